@@ -10,8 +10,8 @@ class DefaultSource(DataSource):
     """Creates `ottla.spark.sink.sql_sink.SqlSource` when the format is used."""
 
     def __new__(cls, options: MutableMapping[str, str]) -> Any:
-        """Return an SqlSource. Raises ConfigurationError, which says which extra to install, if sqlalchemy is
-        missing.
+        """Return an SqlSource. Raises ConfigurationError if sqlalchemy is missing, and ImportError for other packages;
+        both name the extra to install.
         """
         from ottla.spark.optional_dependencies import optional_dependency
 

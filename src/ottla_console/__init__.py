@@ -1,7 +1,8 @@
 """The web console of a cluster, and `ottla top`. Both use the asynchronous clients (`ottla.aio`).
 
 `cluster` collects the data that pages show, `security` has login, roles and audit, `pages` has a module for each
-subject, and `web` has the parts that pages share. The server renders the pages, which also work without JavaScript.
+subject, and `web` has the parts that pages share. The server renders the pages. Except the live tail, they also work
+without JavaScript.
 """
 
 import logging

@@ -40,7 +40,7 @@ HEADERS: Final = {
 }
 STATIC_CACHE: Final = "max-age=3600"
 CLIENT_ID: Final = "ottla-console"
-"""The client id of the console. Brokers log it with the changes that the console requests."""
+"""The client id of the console's clients, unless their configs set another one."""
 BROKER_METRICS: Final = (
     *byte_rates.COUNTERS,
     REBALANCES,

@@ -1,8 +1,8 @@
-"""The data pipelines of `ottla demo` and `ottla pipeline`.
+"""The data pipelines of `ottla demo`, `ottla pipeline` and `ottla capture`.
 
-`ingest` writes events to topics, `refine` computes tables from topics, `serve` presents the tables. `catalog` defines
-all topics, tables and datasets, `demo` runs everything on one machine, and `declarative` has Spark Declarative
-Pipelines.
+In the demo, `ingest` writes events to topics, `refine` computes tables from topics, and `serve` presents the tables.
+`catalog` defines the demo's topics, tables and datasets, and `demo` runs everything on one machine. `declarative` has
+Spark Declarative Pipelines, and `capture` sends the changes of PostgreSQL tables to topics.
 """
 
 import logging

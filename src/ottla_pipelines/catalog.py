@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import BigInteger, Column, Date, DateTime, Float, Integer, MetaData, String, Table, Text
 
 TABLES = MetaData()
-"""The SQL tables."""
+"""The metadata of SQLAlchemy with the demo's SQL tables."""
 
 
 class Topic(NamedTuple):
@@ -37,8 +37,8 @@ VISITS = Topic(
 TOPICS = (FLIGHTS, WEATHER, EVENTS, VISITS)
 
 TOPIC_CONFIG = {"retention.ms": "-1"}
-"""Configs of all topics. The events have timestamps of years ago, so that the default retention would delete them
-immediately.
+"""Configs of the demo's topics. The events have timestamps of years ago, so that the default retention would delete
+them immediately.
 """
 
 

@@ -1,8 +1,8 @@
 """The demo on one machine: start the broker, the replay and Spark, then print the report and the account.
 
 The account compares the results with the input. Broker, replay and Spark are separate processes. Whichever process is
-killed, including this one, the run can be resumed and still processes every row exactly once: the only state is in the
-topics and in the database.
+killed, including this one, the run can be resumed and still processes every row exactly once: its state is in the
+topics, in Spark's checkpoint and in the database.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def resume_hint(data: Path) -> str:
 
 
 def prepare(args: argparse.Namespace, console: Console) -> Run:
-    """Return the run to resume with --resume, otherwise a new run in an empty directory."""
+    """Return the run to resume with --resume. Otherwise remove the files and the tables of an earlier run, and return a
+    new one.
+    """
     from ottla_pipelines.refine.store import Store
 
     source = args.input.resolve() if args.input else None
@@ -154,8 +156,8 @@ def _pace(args: argparse.Namespace) -> list[str]:
 
 
 def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -> float:
-    """Show progress until Spark has processed everything. Return the seconds since its first micro-batch was able to
-    start.
+    """Show progress until Spark has processed everything. Return the seconds since Spark had started; 0 if it never
+    did.
 
     Raises ProcessEndedError if a process ends too early.
     """
@@ -185,7 +187,7 @@ def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -
 
 
 class _View:
-    """Shows progress: two progress bars on a terminal, otherwise a line every five seconds."""
+    """Shows progress: a progress bar per process on a terminal, otherwise a line every five seconds."""
 
     def __init__(self, progress: Progress, console: Console, spark: Child, replay: Child | None) -> None:
         self._progress = progress

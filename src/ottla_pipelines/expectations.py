@@ -46,8 +46,8 @@ ACTIONS: Final = {
 HEADER_PREFIX: Final = "__ottla.errors."
 """Prefix of the names of a dead letter's headers, like `__connect.errors.` of Kafka Connect.
 
-`message` has the names of the unmet expectations; `topic`, `partition`, `offset` and `timestamp` (milliseconds) are
-those of the original record.
+`message` has the names of the unmet expectations with the action `dead_letter`; `topic`, `partition`, `offset` and
+`timestamp` (milliseconds) are those of the original record.
 """
 
 TALLY: Final = (
@@ -109,7 +109,7 @@ def expect(name: str, condition: str, action: str = "warn") -> Expectation:
 
 class Expectations:
     """A set of expectations for rows of `format("ottla")`. The columns topic, partition and offset must be present;
-    others may have been added.
+    others may have been added. Raises ConfigurationError if two expectations have the same name.
     """
 
     def __init__(self, *expectations: Expectation) -> None:
@@ -132,14 +132,16 @@ class Expectations:
         return rows.filter(self._is_unmet("drop") & ~self._is_unmet("dead_letter"))
 
     def dead_rows(self, rows: DataFrame) -> DataFrame:
-        """Return the dead letters with all columns, and the names of the unmet expectations in the column `reason`."""
+        """Return the dead letters with all columns. The column `reason` has the names of the unmet expectations with
+        the action `dead_letter`.
+        """
         return rows.filter(self._is_unmet("dead_letter")).select("*", self._reason().alias("reason"))
 
     def dead_letters(self, rows: DataFrame) -> DataFrame:
         """Return the dead letters as records to write: the original key, value and headers, and headers with
         HEADER_PREFIX.
 
-        The rows must have the column `headers`: set the option `includeHeaders` of the source.
+        The rows must have the columns key, value, timestamp and headers: set the option `includeHeaders` of the source.
         """
         error_headers = {
             "message": F.col("reason"),

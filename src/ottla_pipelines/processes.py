@@ -1,4 +1,4 @@
-"""The child processes of a run: broker, replay and Spark. On Linux, they end when their parent ends."""
+"""The child processes of a demo, such as broker and Spark. On Linux, the kernel ends them when their parent ends."""
 
 from __future__ import annotations
 

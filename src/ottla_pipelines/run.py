@@ -1,4 +1,4 @@
-"""A run of the demo: its settings and paths, stored in a file so that it can be resumed."""
+"""A run of the demo: its settings, which are stored in a file so that it can be resumed, and its paths."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ class WrittenTable(NamedTuple):
 
 
 class TopicTables:
-    """The tables of the topics of brokers on this machine, until the context exits."""
+    """Writes and reads the tables of topics whose brokers run on this machine. A context manager, which closes the
+    clients.
+    """
 
     def __init__(self, bootstrap_servers: str) -> None:
         from ottla import KafkaAdminClient

@@ -1,1 +1,1 @@
-"""The options of brokers, topics, clients and others, with their defaults and bounds: one table per subject."""
+"""The options of brokers, topics, clients and others, with their defaults and bounds: a class for each subject."""

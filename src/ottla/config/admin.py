@@ -1,4 +1,4 @@
-"""The admin client's options: Kafka's names, defaults and bounds."""
+"""The admin client's options, mostly with Kafka's names, defaults and bounds."""
 
 from __future__ import annotations
 
@@ -37,10 +37,8 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
     retries: Final = Option(MAX_INT, integer(0, MAX_INT), "Maximum number of retries of a call, within its timeout.")
 
     def check(self) -> None:
-        """Require either bootstrap.servers or bootstrap.controllers.
-
-        default.api.timeout.ms must be at least request.timeout.ms; if only its default is lower, increase it. Raises
-        ConfigurationError.
+        """Raise ConfigurationError unless exactly one of bootstrap.servers and bootstrap.controllers is set, or if
+        default.api.timeout.ms is set to less than request.timeout.ms. If only its default is lower, increase it.
         """
         super().check()
         if bool(self.bootstrap_servers) == bool(self.bootstrap_controllers):
@@ -57,5 +55,5 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
 
     @property
     def endpoint_type(self) -> int:
-        """The endpoint type that DescribeCluster requests."""
+        """The endpoint type in DescribeCluster: CONTROLLERS with bootstrap.controllers, otherwise BROKERS."""
         return CONTROLLERS if self.bootstrap_controllers else BROKERS

@@ -1,4 +1,6 @@
-"""The broker's options: Kafka's names, defaults and bounds (`server.properties`)."""
+"""The broker's options (`server.properties`): Kafka's, mostly with its defaults and bounds, and Ottla's own
+(`ottla.*`).
+"""
 
 from __future__ import annotations
 
@@ -242,8 +244,8 @@ class BrokerConfig(
         False,
         boolean,
         "Accept inter-broker requests on the inter-broker listener without proof that the sender is a broker "
-        "of this cluster, as Apache Kafka does. Required while brokers of Apache Kafka are in the same "
-        "cluster and no authorizer is set; in that case, keep clients away from that listener.",
+        "of this cluster, as Apache Kafka does. Required while brokers of Apache Kafka are in the same cluster, unless "
+        "super.users or ACLs authorize them. Keep clients away from that listener then.",
     )
     authorizer_class_name = Option(
         "",
@@ -263,9 +265,14 @@ class BrokerConfig(
         "SASL mechanisms to enable: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI (Kerberos), the "
         "default as in Kafka, is not supported.",
     )
-    sasl_mechanism_inter_broker_protocol = Option("GSSAPI", text, "SASL mechanism between brokers.")
+    sasl_mechanism_inter_broker_protocol = Option(
+        "GSSAPI",
+        text,
+        "SASL mechanism between brokers: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. GSSAPI, the default as in "
+        "Kafka, is not supported.",
+    )
     sasl_server_max_receive_size = Option(
-        524288, integer(1), "Maximum size in bytes of a request on a connection that is not authenticated yet."
+        524288, integer(1), "Maximum size in bytes of a request on a SASL connection that is not authenticated yet."
     )
     delegation_token_secret_key = Option[str | None](
         None,
@@ -311,8 +318,8 @@ class BrokerConfig(
     zookeeper_connect = Option[str | None](
         None,
         nullable(zookeeper_address),
-        "ZooKeeper's addresses, as host:port separated by commas, with an optional path. Not set: a "
-        "standalone broker, with its metadata in SQLite.",
+        "ZooKeeper's addresses, as host:port separated by commas, with an optional path. Not set: the metadata is in "
+        "SQLite, for a standalone broker or (see ottla.metadata.dir) the brokers of one machine.",
     )
     ottla_brokers = Option(
         1,
@@ -429,20 +436,29 @@ class BrokerConfig(
     max_connections = Option(
         MAX_INT,
         integer(0),
-        "Maximum number of client connections. A listener's own limit: listener.name.NAME.max.connections.",
+        "Maximum number of connections; further ones wait. If clients have separate listeners, the inter-broker "
+        "listener accepts them, and a client's connection is closed instead. A listener's own limit: "
+        "listener.name.NAME.max.connections.",
     )
-    max_connections_per_ip = Option(MAX_INT, integer(0), "Maximum number of connections from one address.")
+    max_connections_per_ip = Option(
+        MAX_INT, integer(0), "Maximum number of connections from one address; further ones are closed."
+    )
     max_connections_per_ip_overrides = Option(
         dict[str, int](),
         limits_by_address,
         "Limits for individual addresses, which override max.connections.per.ip: ADDRESS:NUMBER, separated by commas.",
     )
-    max_connection_creation_rate = Option(MAX_INT, integer(0), "Maximum number of new connections per second.")
+    max_connection_creation_rate = Option(
+        MAX_INT,
+        integer(0),
+        "Maximum number of new connections per second; further ones wait. Does not apply to the inter-broker listener "
+        "if clients have a separate one.",
+    )
     queued_max_request_bytes = Option(
         -1,
         integer(-1),
-        "Maximum memory in bytes for requests that are received or processed; -1: no limit. Set it to bound "
-        "the broker's memory.",
+        "Maximum memory in bytes for requests above 64 KiB that are received or processed; further ones wait. -1 or 0: "
+        "no limit.",
     )
     quota_window_num = Option(11, integer(1), "Number of windows over which quotas are measured.")
     quota_window_size_seconds = Option(1, integer(1), "Length of a quota window in seconds.")
@@ -455,12 +471,20 @@ class BrokerConfig(
     connections_max_idle_ms = Option(
         600000, integer(-1), "Time in milliseconds after which an idle connection is closed; -1: never."
     )
-    num_io_threads = Option(8, integer(1), "Number of threads for blocking work: fsync, recovery, compaction.")
-    fetch_max_bytes = Option(55 * 1024 * 1024, integer(1024), "Maximum size in bytes of a fetch response.")
+    num_io_threads = Option(8, integer(1), "Number of threads for blocking work, such as fsync and compaction.")
+    fetch_max_bytes = Option(
+        55 * 1024 * 1024,
+        integer(1024),
+        "Maximum size in bytes of a fetch response; a larger first batch is returned nevertheless.",
+    )
     max_incremental_fetch_session_cache_slots = Option(
         1000, integer(0), "Maximum number of fetch sessions (KIP-227) that the broker keeps."
     )
-    request_timeout_ms = Option(30000, integer(0), "Timeout in milliseconds of requests that the broker sends.")
+    request_timeout_ms = Option(
+        30000,
+        integer(0),
+        "Timeout in milliseconds of requests to other brokers; those of followers have replica.socket.timeout.ms.",
+    )
 
     # Topics
     num_partitions = Option(1, integer(1), "Number of partitions of a new topic, if the request does not set it.")
@@ -468,7 +492,9 @@ class BrokerConfig(
         1, integer(1), "Number of replicas of a new topic, if the request does not set it."
     )
     auto_create_topics_enable = Option(
-        True, boolean, "Create a topic when a client requests the metadata of one that does not exist."
+        True,
+        boolean,
+        "Create a topic when a client requests the metadata of one that does not exist, unless the request forbids it.",
     )
     delete_topic_enable = Option(True, boolean, "Let clients delete topics.")
     min_insync_replicas = Option(
@@ -511,18 +537,22 @@ class BrokerConfig(
     log_roll_jitter_ms = Option[int | None](
         None,
         nullable(integer(0)),
-        "Maximum random time in milliseconds subtracted from the age; takes precedence over log.roll.jitter.hours.",
+        "Maximum random time in milliseconds by which segments are rolled earlier; takes precedence over "
+        "log.roll.jitter.hours.",
     )
     log_roll_jitter_hours = Option(
-        0, integer(0), "Maximum random time in hours subtracted from the age, so that segments do not roll together."
+        0, integer(0), "Maximum random time in hours by which segments are rolled earlier, so not all at the same time."
     )
     log_retention_ms = Option[int | None](
         None,
         nullable(integer(-1)),
-        "Time in milliseconds to retain records; -1: no limit. Takes precedence over minutes and hours.",
+        "Time in milliseconds to retain records; -1: no limit. Takes precedence over log.retention.minutes and "
+        "log.retention.hours.",
     )
     log_retention_minutes = Option[int | None](
-        None, nullable(integer(-1)), "Time in minutes to retain records; takes precedence over hours."
+        None,
+        nullable(integer(-1)),
+        "Time in minutes to retain records; -1: no limit. Takes precedence over log.retention.hours.",
     )
     log_retention_hours = Option(168, integer(-1), "Time in hours to retain records; -1: no limit.")
     log_local_retention_ms = Option(
@@ -589,13 +619,21 @@ class BrokerConfig(
         MAX_LONG, integer(1), "Interval in milliseconds between checks for unflushed records."
     )
     log_flush_offset_checkpoint_interval_ms = Option(
-        60000, integer(0), "Interval in milliseconds between checkpoints of recovery points."
+        60000,
+        integer(0),
+        "No effect (accepted for compatibility): recovery points are written with "
+        "replica.high.watermark.checkpoint.interval.ms.",
     )
     log_flush_start_offset_checkpoint_interval_ms = Option(
-        60000, integer(0), "Interval in milliseconds between checkpoints of log start offsets."
+        60000,
+        integer(0),
+        "No effect (accepted for compatibility): log start offsets are written with "
+        "replica.high.watermark.checkpoint.interval.ms.",
     )
     replica_high_watermark_checkpoint_interval_ms = Option(
-        5000, integer(1), "Interval in milliseconds between checkpoints of high watermarks."
+        5000,
+        integer(1),
+        "Interval in milliseconds between checkpoints of high watermarks, recovery points and log start offsets.",
     )
     log_message_timestamp_type = Option(
         "CreateTime",
@@ -638,9 +676,16 @@ class BrokerConfig(
     replica_fetch_min_bytes = Option(
         1, integer(1), "Minimum bytes of a response to a follower's fetch, within replica.fetch.wait.max.ms."
     )
-    replica_fetch_max_bytes = Option(1024 * 1024, integer(0), "Maximum bytes of one partition in a follower's fetch.")
+    replica_fetch_max_bytes = Option(
+        1024 * 1024,
+        integer(0),
+        "Maximum bytes of one partition in a follower's fetch; a larger first batch is returned nevertheless.",
+    )
     replica_fetch_response_max_bytes = Option(
-        10 * 1024 * 1024, integer(0), "Maximum bytes of a response when this broker fetches as a follower."
+        10 * 1024 * 1024,
+        integer(0),
+        "Maximum bytes of a response when this broker fetches as a follower; a larger first batch is returned "
+        "nevertheless.",
     )
     replica_fetch_backoff_ms = Option(
         1000, integer(0), "Time in milliseconds before a follower fetches a failed partition again."
@@ -685,7 +730,8 @@ class BrokerConfig(
     group_coordinator_rebalance_protocols = Option[tuple[str, ...]](
         ("classic", "consumer", "share", "streams"),
         words("classic", "consumer", "share", "streams"),
-        "Group protocols that clients may use: classic, consumer (KIP-848), share (KIP-932), streams (KIP-1071).",
+        "Group protocols that clients may use: classic, which is always enabled, consumer (KIP-848), share (KIP-932) "
+        "and streams (KIP-1071).",
     )
     group_consumer_session_timeout_ms = Option(
         45000,
@@ -809,9 +855,11 @@ class BrokerConfig(
         50, integer(1), "Number of partitions of __share_group_state. Set it before the topic is created."
     )
     share_coordinator_state_topic_replication_factor = Option(
-        3, integer(1), "Replication factor of __share_group_state."
+        3, integer(1), "Replication factor of __share_group_state; a standalone broker has one replica."
     )
-    share_coordinator_state_topic_min_isr = Option(2, integer(1), "min.insync.replicas of __share_group_state.")
+    share_coordinator_state_topic_min_isr = Option(
+        2, integer(1), "min.insync.replicas of __share_group_state; 1 on a standalone broker."
+    )
     share_coordinator_state_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __share_group_state.")
     group_consumer_regex_refresh_interval_ms = Option(
         600000,
@@ -827,17 +875,20 @@ class BrokerConfig(
     )
     offsets_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __consumer_offsets.")
     offsets_topic_compression_codec = Option(
-        0, integer(0, 4), "Codec of batches in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."
+        0, integer(0, 4), "No effect (accepted for compatibility): batches in __consumer_offsets are not compressed."
     )
     offset_metadata_max_bytes = Option(4096, integer(0), "Maximum size in bytes of the metadata of a committed offset.")
     offsets_retention_minutes = Option(
-        10080, integer(1), "Time in minutes to retain the committed offsets of an empty group."
+        10080,
+        integer(1),
+        "Time in minutes to retain the committed offsets of an empty group, and of topics to which a group is not "
+        "subscribed any more.",
     )
     offsets_commit_timeout_ms = Option(
         5000,
         integer(1),
-        "Maximum time in milliseconds that an offset commit or a change of a group waits until the replicas of "
-        "__consumer_offsets have it.",
+        "Maximum time in milliseconds that an offset commit, or a change of a group or of the state of a share "
+        "partition, waits until the replicas of the internal topic have it.",
     )
     offsets_retention_check_interval_ms = Option(
         600000, integer(1), "Interval in milliseconds between checks for expired offsets."
@@ -848,9 +899,11 @@ class BrokerConfig(
     transaction_state_log_num_partitions = Option(
         50, integer(1), "Number of partitions of __transaction_state. Set it before the topic is created."
     )
-    transaction_state_log_replication_factor = Option(3, integer(1), "Replication factor of __transaction_state.")
+    transaction_state_log_replication_factor = Option(
+        3, integer(1), "Replication factor of __transaction_state; a standalone broker has one replica."
+    )
     transaction_state_log_min_isr = Option(
-        2, integer(1), "min.insync.replicas of __transaction_state, at most its replication factor."
+        2, integer(1), "min.insync.replicas of __transaction_state; 1 on a standalone broker."
     )
     transaction_state_log_segment_bytes = Option(104857600, integer(1), "segment.bytes of __transaction_state.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(
@@ -902,7 +955,8 @@ class BrokerConfig(
     leader_imbalance_per_broker_percentage = Option(
         10,
         integer(0),
-        "Percentage of a broker's preferred partitions that may have another leader before leaders are moved.",
+        "Percentage of the partitions that prefer a broker as leader, up to which other brokers may lead them; above "
+        "it, leaders are moved.",
     )
     metric_reporters = Option[tuple[str, ...]](
         (),
@@ -915,9 +969,8 @@ class BrokerConfig(
     )
 
     def check(self) -> None:
-        """Check options that depend on each other, such as listeners, their protocols, and bounds of group configs.
-
-        Raises ConfigurationError.
+        """Raise ConfigurationError if options that depend on each other do not match, such as listeners, their
+        protocols, and bounds of group configs.
         """
         super().check()
         if not self.listeners:
@@ -1003,7 +1056,9 @@ class BrokerConfig(
             raise ConfigurationError(f"group.{kind}.{name}: it must be between {least} and {most}")
 
     def security_protocol(self, listener: str) -> str:
-        """Return the security protocol of the listener with this name."""
+        """Return the security protocol of the listener with this name. Raises ConfigurationError if
+        listener.security.protocol.map does not contain it.
+        """
         mapping = self.listener_security_protocol_map
         if listener not in mapping:
             raise ConfigurationError(f"listener.security.protocol.map: listener {listener} is not in it")
@@ -1015,8 +1070,8 @@ class BrokerConfig(
         return None if value is None else str(value)
 
     def on_listener(self, listener: str, option: str) -> Any:
-        """Return a config's value for one listener: its own value, else the common one. ConfigurationErrors name the
-        config.
+        """Return a config's value for one listener: its own value, else the common one. Raises ConfigurationError,
+        which names the config, for an invalid value of the listener.
         """
         own = self.of_listener(listener, option)
         return self.values[option] if own is None else self.options[option].read(own)
@@ -1040,7 +1095,9 @@ class BrokerConfig(
         return names
 
     def first_request_bytes(self, listener: str) -> int:
-        """Return the maximum size in bytes of a request before the client is authenticated."""
+        """Return the maximum size in bytes of requests on a new connection: sasl.server.max.receive.size until
+        authentication if the listener uses SASL, otherwise socket.request.max.bytes.
+        """
         without_sasl = not self.security_protocol(listener).startswith("SASL")
         return self.socket_request_max_bytes if without_sasl else self.sasl_server_max_receive_size
 
@@ -1075,7 +1132,9 @@ class BrokerConfig(
         return login
 
     def broker_login(self) -> tuple[str, Mapping[str, str]]:
-        """Return the SASL mechanism for connections to other brokers, and the credentials from its JAAS config."""
+        """Return the SASL mechanism for connections to other brokers, and the options of its JAAS config. Raises
+        ConfigurationError if the mechanism is not enabled on the inter-broker listener, or if credentials are missing.
+        """
         listener, mechanism = self.inter_broker_listener, self.sasl_mechanism_inter_broker_protocol
         assert listener is not None
         if mechanism not in self.mechanisms(listener.name):
@@ -1110,7 +1169,9 @@ class BrokerConfig(
 
     @property
     def inter_broker_listener(self) -> Endpoint | None:
-        """The listener for connections between brokers, or None."""
+        """The listener for connections between brokers: that of inter.broker.listener.name or, if that is not set, one
+        with security.inter.broker.protocol. None if there is no such listener.
+        """
         name, protocol = self.inter_broker_listener_name, self.security_inter_broker_protocol
         if name is not None:
             return next((e for e in self.listeners if e.name == name), None)
@@ -1129,25 +1190,25 @@ class BrokerConfig(
 
     @property
     def session_timeout_ms(self) -> int:
-        """The session timeout of the broker's registration; 0 for a standalone broker."""
+        """The session timeout of the broker's registration in milliseconds; 0 for a standalone broker."""
         if self.zookeeper_connect is not None:
             return self.zookeeper_session_timeout_ms
         return self.broker_session_timeout_ms if self.in_cluster else 0
 
     @property
     def id(self) -> int:
-        """The broker's id by either of its two names; -1: read from the data directory."""
+        """The broker's id by either of its two names; -1 if none is configured."""
         return self.node_id if self.node_id >= 0 else self.broker_id
 
     @property
     def cordoned_dirs(self) -> frozenset[str]:
-        """The paths of the data directories that get no new replicas."""
+        """The normalized paths of the log directories that get no new replicas."""
         cordoned = self.cordoned_log_dirs
         return frozenset(map(normpath, self.data_dirs if ALL_DIRS in cordoned else cordoned))
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        """The data directories by either of their two names."""
+        """The log directories: those of log.dirs, or else that of log.dir."""
         return self.log_dirs or (self.log_dir,)
 
 
@@ -1177,7 +1238,7 @@ DYNAMIC = frozenset(
         "remote.log.manager.fetch.max.bytes.per.second",
     }
 )
-"""Configs that can be changed while the broker runs (KIP-226). Those in `RENEWED` can be changed, too, but only per
+"""Configs that can be changed while the broker runs (KIP-226). Those in `RENEWED` can be changed as well, but only per
 listener.
 """
 
@@ -1194,8 +1255,8 @@ RENEWED = frozenset(
 
 
 def renewed_listener(option: str) -> str | None:
-    """Return the lower-case name of the listener for which one of `RENEWED` is set:
-    `listener.name.<listener>.<option>`.
+    """Return the listener's name in `listener.name.<listener>.<option>`, as it is written there, if the option is one
+    of `RENEWED`; None for other names.
     """
     prefix, _, rest = option.partition("listener.name.")
     listener, _, key = rest.partition(".")

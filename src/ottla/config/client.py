@@ -1,5 +1,5 @@
-"""The options that producer, consumer and admin client share: addresses of the cluster, and behaviour of
-connections.
+"""The options that producer, consumer and admin client share, such as addresses of the cluster, behaviour of
+connections, credentials and metrics.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def reporters(value: Any) -> tuple[Any, ...]:
     items = value.split(",") if isinstance(value, str) else list(value)
     names = [item.strip() if isinstance(item, str) else item for item in items]
     if JMX in names:
-        log.warning("Ignoring %s in metric.reporters: there is no JMX in Python", JMX)
+        log.warning("Ignoring %s in metric.reporters: there is no JMX in Python; use prometheus or logging", JMX)
     return tuple(loaded(REPORTERS.get(n, n) if isinstance(n, str) else n) for n in names if n not in ("", JMX))
 
 
@@ -130,8 +130,9 @@ LIBRDKAFKA: Final = {
     "sasl.password": "sasl.plain.password",
     "statistics.interval.ms": "metric.reporters",
 }
-"""Options of librdkafka, which confluent-kafka takes, and those of this meaning here (docs/from-confluent-kafka.md)."""
-
+"""Options of librdkafka, which confluent-kafka takes, and the options here that take their place
+(docs/from-confluent-kafka.md).
+"""
 DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 
 
@@ -231,14 +232,14 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:
-        """Build the config from Python's names. Without an address it is the local machine, as in kafka-python."""
+        """Build the config from Python's names. The default address is localhost:9092, as in kafka-python."""
         if "bootstrap_servers" not in keywords and "bootstrap_controllers" not in keywords:
             keywords["bootstrap_servers"] = HERE
         return super().from_keywords(**keywords)
 
     @property
     def credentials(self) -> tuple[str, str]:
-        """User and password for SASL."""
+        """User and password for SASL; empty if they are not set."""
         if self.sasl_jaas_config is not None:
             options = self.sasl_jaas_config.options
             return options.get("username", ""), options.get("password", "")

@@ -1,4 +1,4 @@
-"""The consumer's options: Kafka's names, defaults and bounds."""
+"""The consumer's options: Kafka's, mostly with its defaults and bounds, and some of kafka-python."""
 
 from __future__ import annotations
 
@@ -88,9 +88,15 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     fetch_max_wait_ms: Final = Option(
         500, integer(0), "Maximum time in milliseconds that the broker waits for fetch.min.bytes."
     )
-    fetch_max_bytes: Final = Option(52_428_800, integer(0), "Maximum bytes of a fetch response.")
+    fetch_max_bytes: Final = Option(
+        52_428_800,
+        integer(0),
+        "Maximum bytes of a fetch response; a larger first batch is returned nevertheless.",
+    )
     max_partition_fetch_bytes: Final = Option(
-        1_048_576, integer(0), "Maximum bytes of one partition in a fetch response."
+        1_048_576,
+        integer(0),
+        "Maximum bytes of one partition in a fetch response; a larger first batch is returned nevertheless.",
     )
     auto_offset_reset: Final = Option(
         "latest",
@@ -98,7 +104,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         "Position if there is no valid committed offset: latest, earliest, none (raise an error) or "
         "by_duration:PT1H (the first record of the last hour).",
     )
-    enable_auto_commit: Final = Option(True, boolean, "Commit offsets automatically, within poll().")
+    enable_auto_commit: Final = Option(True, boolean, "Commit offsets automatically, in poll() and close().")
     auto_commit_interval_ms: Final = Option(5000, integer(0), "Interval in milliseconds between automatic commits.")
     max_poll_records: Final = Option(500, integer(1), "Maximum number of records that poll() returns.")
     max_poll_interval_ms: Final = Option(
@@ -163,7 +169,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     )
 
     def check(self) -> None:
-        """Check options that depend on each other. Without group.id, turn enable.auto.commit off."""
+        """Raise ConfigurationError if options contradict each other. Without group.id, turn enable.auto.commit off."""
         refused = CLASSIC_ONLY if self.group_protocol == "consumer" else CONSUMER_ONLY
         for key in refused:
             if self.originals.get(key) is not None:

@@ -1,6 +1,6 @@
 """Broker configs of Apache Kafka that change nothing here, with the reasons, and the listeners of KRaft controllers.
 
-So a `server.properties` of Kafka 4 starts a broker unchanged.
+So the `server.properties` that Kafka 4 ships starts a broker unchanged.
 """
 
 from __future__ import annotations

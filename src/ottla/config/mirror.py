@@ -55,7 +55,7 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     """Options of one flow, from a source to a target cluster."""
 
     enabled = Option(False, boolean, "Whether records are copied from the source to the target.")
-    topics = Option(patterns(".*"), patterns, "Topics to copy: names and regular expressions.")
+    topics = Option(patterns(".*"), patterns, "Topics to copy: names and regular expressions, separated by commas.")
     topics_exclude = Option(
         patterns(r".*[\-\.]internal, .*\.replica, __.*"),
         patterns,
@@ -108,8 +108,8 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     sync_topic_acls_enabled = Option(
         True,
         boolean,
-        "Whether topic ACLs with the pattern type LITERAL are copied. ACLs that allow Write are left out, and those "
-        "that allow All are copied as Read.",
+        "Whether topic ACLs with the pattern type LITERAL are copied, except those for all topics (*). ACLs that allow "
+        "Write are left out, and those that allow All are copied as Read.",
     )
     sync_topic_acls_interval_seconds = Option(600, integer(1), "Interval in seconds between copies of ACLs.")
     emit_heartbeats_enabled = Option(True, boolean, "Whether heartbeats are written to the target.")
@@ -167,10 +167,14 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     )
     offset_storage_partitions = Option(25, integer(1), "Number of partitions of the topic offset.storage.topic.")
     offset_storage_replication_factor = _replicas("the topic offset.storage.topic")
-    consumer_poll_timeout_ms = Option(1000, integer(0), "Maximum time in milliseconds to wait for records.")
+    consumer_poll_timeout_ms = Option(
+        1000, integer(0), "Maximum time in milliseconds that a poll of the source waits for records."
+    )
 
     def check(self) -> None:
-        """Check options that depend on each other. Raises ConfigurationError."""
+        """Raise ConfigurationError if the separator is empty, or if offsets are to be committed without being
+        translated.
+        """
         if not self.replication_policy_separator:
             raise ConfigurationError("replication.policy.separator must not be empty")
         if self.sync_group_offsets_enabled and not (self.emit_offset_syncs_enabled and self.emit_checkpoints_enabled):

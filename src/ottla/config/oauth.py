@@ -74,7 +74,7 @@ class OAuthCheckConfig(Config):
         "tokens are accepted, as in Kafka; anyone can forge them, so this is for tests only.",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: Final = Option(
-        3_600_000, integer(0), "Interval in milliseconds between refreshes of the keys."
+        3_600_000, integer(0), "Age in milliseconds above which the keys are read again before a token is validated."
     )
     sasl_oauthbearer_expected_audience: Final = Option[tuple[str, ...]](
         (), words(), "Accepted audiences (aud claim), separated by commas; empty: any."
@@ -82,7 +82,9 @@ class OAuthCheckConfig(Config):
     sasl_oauthbearer_expected_issuer: Final = Option[str | None](
         None, nullable(text), "Accepted issuer (iss claim); not set: any."
     )
-    sasl_oauthbearer_scope_claim_name: Final = Option("scope", text, "Name of the claim with the scope.")
+    sasl_oauthbearer_scope_claim_name: Final = Option(
+        "scope", text, "No effect (accepted for compatibility): the scope of signed tokens is not validated."
+    )
     sasl_oauthbearer_sub_claim_name: Final = Option("sub", text, "Name of the claim with the user's name.")
     sasl_oauthbearer_clock_skew_seconds: Final = Option(
         30, integer(0), "Accepted difference in seconds between the clocks when a token's times are checked."

@@ -1,7 +1,7 @@
 """Declaration, parsing and validation of options: Kafka's ConfigDef as typed Python.
 
-A subject's options are one class, one line per option. The attribute is Kafka's name with `_` for `.`, so `linger_ms`
-is `linger.ms`. An instance is frozen and complete: every option has its value.
+A subject's options are one class, with an attribute per option. The attribute is Kafka's name with `_` for `.`, so
+`linger_ms` is `linger.ms`. An instance has a value for every option; setting an option raises AttributeError.
 
     class ProducerConfig(Config):
         linger_ms = Option(5.0, number(at_least=0), "Time in milliseconds that a batch waits for more records.")
@@ -145,7 +145,9 @@ class Config:
         return f"{type(self).__name__}({shown})"
 
     def differences(self) -> list[str]:
-        """Return `name=value` of the options that differ from their defaults, sorted; values of secrets are hidden."""
+        """Return `name=value` of the options that differ from their defaults and of unknown ones, sorted; values of
+        secrets are hidden.
+        """
         return [
             f"{key}={'[hidden]' if is_secret(key) else self.originals[key]}"
             for key in sorted(self.originals)
@@ -154,7 +156,9 @@ class Config:
 
     @classmethod
     def from_kafka(cls, mapping: Mapping[str, Any], **more: Any) -> Self:
-        """Build the config from Kafka's names. Unknown names are logged as warnings, as in Kafka."""
+        """Build the config from Kafka's names; `more` has names with underscores. Unknown names are logged as warnings,
+        as in Kafka.
+        """
         configs = {**mapping, **{k.replace("_", "."): v for k, v in more.items()}}
         cls.check_names(configs)
         return cls(configs)
@@ -184,8 +188,8 @@ class Config:
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:
-        """Build the config from Python's names. An unknown name raises a TypeError that suggests the nearest known
-        one.
+        """Build the config from Python's names. An unknown name raises a TypeError, which suggests the most similar
+        option if there is one.
         """
         keys = {o.attribute: key for key, o in cls.options.items()}
         names = {name if name in keys else name.replace("_", "."): name for name in keywords}
@@ -291,7 +295,7 @@ def boolean(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """Parse any text."""
+    """Return a text without the blanks around it. Raises ValueError for other types."""
     if not isinstance(value, str):
         raise ValueError("expected a text")
     return value.strip()
@@ -303,7 +307,9 @@ def anything(value: Any) -> Any:
 
 
 def one_of(*allowed: str, aliases: Mapping[Any, str] | None = None) -> Parser[str]:
-    """Return a parser of one of a few words; `aliases` maps other spellings (Python values, Java classes) to them."""
+    """Return a parser of one of a few words, in upper or lower case; `aliases` maps other spellings (Python values,
+    Java classes) to them.
+    """
 
     def parse(value: Any) -> str:
         if aliases and value in aliases:
@@ -337,7 +343,9 @@ def nullable(parse: Parser[T]) -> Parser[T | None]:
 
 
 def loaded(value: Any) -> Any:
-    """Return the class or function itself, or import it by its dotted name."""
+    """Return the class or function itself, or import it by its dotted name. Raises ValueError if that is not
+    possible.
+    """
     if not isinstance(value, str):
         return value
     import importlib
@@ -357,7 +365,7 @@ DURATION: Final = re.compile(
     r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?",
     re.I,
 )
-"""Durations as Java's java.time.Duration reads them: P2DT3H4M5.6S."""
+"""Durations as java.time.Duration parses them, such as P2DT3H4M5.6S, but without signs."""
 UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 
 

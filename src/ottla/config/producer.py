@@ -1,4 +1,4 @@
-"""The producer's options: Kafka's names, defaults and bounds."""
+"""The producer's options: Kafka's, mostly with its defaults and bounds, and some of kafka-python."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PARTITIONERS = {
 
 
 def acks(value: Any) -> int:
-    """Parse 0, 1 or all."""
+    """Parse 0, 1, or all, which is the same as -1."""
     number = ACKS.get(str(value).strip().lower())
     if number is None or isinstance(value, bool):
         raise ValueError("expected 0, 1 or all")
@@ -92,7 +92,10 @@ class ProducerConfig(ClientConfig, subject="producer"):
         -1, acks, "Acknowledgements to wait for: 0 (none), 1 (the leader) or all (every in-sync replica)."
     )
     enable_idempotence: Final = Option(
-        True, boolean, "Prevent duplicates and reordering when batches are retried. Requires acks=all."
+        True,
+        boolean,
+        "Prevent duplicates and reordering when batches are retried. Requires acks=all, retries above 0, and "
+        "max.in.flight.requests.per.connection of at most 5.",
     )
     transactional_id: Final = Option(
         None,
@@ -136,7 +139,10 @@ class ProducerConfig(ClientConfig, subject="producer"):
         33_554_432, integer(0), "Maximum memory in bytes of records that wait to be sent; beyond it send() blocks."
     )
     max_block_ms: Final = Option(
-        60_000, integer(0), "Maximum time in milliseconds that send() waits for metadata and memory."
+        60_000,
+        integer(0),
+        "Maximum time in milliseconds that send() waits for metadata and memory, and methods of transactions for the "
+        "brokers.",
     )
     block_on_buffer_full: Final = Option(
         False, boolean, "Deprecated since Kafka 0.9: true lets send() block without a limit."
@@ -147,7 +153,8 @@ class ProducerConfig(ClientConfig, subject="producer"):
     timeout_ms: Final = Option(
         None,
         nullable(integer(0)),
-        "Older name of request.timeout.ms as the time that a leader waits for replicas, from Kafka before 0.11.",
+        "Option of Kafka before 0.11: maximum time in milliseconds that a leader waits for replicas; by default "
+        "request.timeout.ms.",
     )
     max_request_size: Final = Option(1_048_576, integer(0), "Maximum size in bytes of a record and of a request.")
     max_in_flight_requests_per_connection: Final = Option(
@@ -207,7 +214,9 @@ class ProducerConfig(ClientConfig, subject="producer"):
 
     @property
     def longest_block_ms(self) -> int:
-        """The maximum time that send() may block, from whichever of its three options was set."""
+        """The maximum time in milliseconds that send() may block: ten years with block.on.buffer.full, otherwise
+        metadata.fetch.timeout.ms or, if that is not set, max.block.ms.
+        """
         if self.block_on_buffer_full:
             return FOR_EVER_MS
         old = self.metadata_fetch_timeout_ms
@@ -215,7 +224,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
 
     @property
     def replication_timeout_ms(self) -> int:
-        """The time for which the leader may wait for the in-sync replicas."""
+        """The time in milliseconds for which the leader may wait for the in-sync replicas."""
         return self.request_timeout_ms if self.timeout_ms is None else self.timeout_ms
 
     def idempotence_conflicts(self) -> list[tuple[str, Any, str]]:
@@ -228,10 +237,11 @@ class ProducerConfig(ClientConfig, subject="producer"):
         return [(name, self.values[name], allowed) for name, (is_unfit, allowed) in unfit.items() if is_unfit]
 
     def check(self) -> None:
-        """Check options that depend on each other.
+        """Raise ConfigurationError if options contradict each other.
 
-        If acks, retries or max.in.flight.requests.per.connection conflict with idempotence, and idempotence is not
-        requested explicitly, turn it off, as in Java.
+        If acks, retries or max.in.flight.requests.per.connection conflict with idempotence, and neither idempotence nor
+        transactions are requested explicitly, turn it off, as in Java. If only the default of delivery.timeout.ms is
+        too low, increase it.
         """
         conflicts = self.idempotence_conflicts()
         feature = "transactional.id" if self.transactional_id is not None else "enable.idempotence"

@@ -44,7 +44,7 @@ def parse(source: str) -> dict[str, str]:
 
 
 def override(text: str) -> tuple[str, str]:
-    """Parse one `key=value` of a command line."""
+    """Parse one `key=value` of a command line. Raises ConfigurationError if there is no key or no `=`."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         raise ConfigurationError(f"{text!r} is not allowed: expected key=value")

@@ -143,13 +143,13 @@ class RemoteLogConfig(
     remote_list_offsets_request_timeout_ms = Option(
         30_000,
         integer(1),
-        "Maximum time in milliseconds that ListOffsets waits for remote storage, for clients that send no timeout.",
+        "Maximum time in milliseconds that ListOffsets, from clients that send no timeout, waits for remote storage.",
     )
     remote_log_metadata_topic_num_partitions = Option(
         50, integer(1), "Number of partitions of the topic __remote_log_metadata; it cannot be changed later."
     )
     remote_log_metadata_topic_replication_factor = Option(
-        3, integer(1), "Replication factor of the topic __remote_log_metadata."
+        3, integer(1), "Replication factor of the topic __remote_log_metadata; a standalone broker has one replica."
     )
     remote_log_metadata_topic_min_isr = Option(
         2, integer(1), "min.insync.replicas of the topic __remote_log_metadata, at most its replication factor."

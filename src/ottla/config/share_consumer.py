@@ -1,4 +1,6 @@
-"""The share consumer's options: the consumer's, and how records are acquired and acknowledged (KIP-932)."""
+"""The share consumer's options: the consumer's except `UNSUPPORTED`, and the modes in which records are acquired and
+acknowledged (KIP-932).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ UNSUPPORTED: Final = (
     "group.protocol",
     "group.remote.assignor",
 )
-"""Options of a consumer that a share consumer rejects, as in Java: the group's configs decide instead."""
+"""Options of a consumer that a share consumer rejects, as in Java."""
 
 
 class ShareConsumerConfig(ConsumerConfig, subject="share consumer"):
@@ -44,7 +46,7 @@ class ShareConsumerConfig(ConsumerConfig, subject="share consumer"):
     )
 
     def check(self) -> None:
-        """Reject options that do not apply to a share group."""
+        """Raise ConfigurationError for options that do not apply to a share group, or that contradict each other."""
         for key in UNSUPPORTED:
             if self.originals.get(key) is not None:
                 raise ConfigurationError(f"{key} cannot be set when using a share group")

@@ -1,5 +1,6 @@
 """The options of TLS: Kafka's `SslConfigs`, and kafka-python's shorter ones for PEM files. `security/tls/contexts`
-uses them."""
+uses them.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class SslConfig(Config, no_effect=NO_EFFECT):
     )
     ssl_truststore_password: Final = Option(None, nullable(text), "Password of the trust store; PEM files have none.")
     ssl_truststore_type: Final = Option(
-        "JKS", one_of(*STORES), "Type of the trust store: PEM, JKS or PKCS12. That of a file is detected."
+        "JKS",
+        one_of(*STORES),
+        "Type of the trust store: PEM, JKS or PKCS12. It is detected for files; PEM text needs PEM.",
     )
     ssl_truststore_certificates: Final = Option(
         None, nullable(text), "Trusted certificates as PEM text, instead of a file."
@@ -45,7 +48,9 @@ class SslConfig(Config, no_effect=NO_EFFECT):
     )
     ssl_keystore_password: Final = Option(None, nullable(text), "Password of the key store; PEM files have none.")
     ssl_keystore_type: Final = Option(
-        "JKS", one_of(*STORES), "Type of the key store: PEM, JKS or PKCS12. That of a file is detected."
+        "JKS",
+        one_of(*STORES),
+        "Type of the key store: PEM, JKS or PKCS12. It is detected for files; PEM text needs PEM.",
     )
     ssl_keystore_key: Final = Option(
         None, nullable(text), "Private key as PEM text (PKCS#8), instead of a key store file."
@@ -55,12 +60,18 @@ class SslConfig(Config, no_effect=NO_EFFECT):
         nullable(text),
         "Certificate chain as PEM text, beginning with the certificate of the key in ssl.keystore.key.",
     )
-    ssl_key_password: Final = Option(None, nullable(text), "Password of the key; by default that of the key store.")
+    ssl_key_password: Final = Option(
+        None, nullable(text), "Password of a key in PEM or JKS; by default, in JKS, that of the key store."
+    )
     ssl_endpoint_identification_algorithm: Final = Option(
         "https", identification, "https: the broker's certificate must match its host name; empty: any name."
     )
-    ssl_enabled_protocols: Option[tuple[str, ...]] = Option(PROTOCOLS, words(*PROTOCOLS), "Enabled TLS versions.")
-    ssl_protocol: Final = Option("TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest TLS version to use.")
+    ssl_enabled_protocols: Option[tuple[str, ...]] = Option(
+        PROTOCOLS, words(*PROTOCOLS), "Enabled TLS versions, TLSv1.2 and TLSv1.3, separated by commas."
+    )
+    ssl_protocol: Final = Option(
+        "TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest TLS version to use: TLSv1.2, TLSv1.3 or TLS (the same)."
+    )
     ssl_cipher_suites: Option[tuple[str, ...]] = Option(
         (), words(), "Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults."
     )

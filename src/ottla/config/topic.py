@@ -1,4 +1,6 @@
-"""A topic's options: all of Kafka's, with its defaults, and the broker config from which each one gets its default."""
+"""A topic's options: Kafka's, with its defaults, and those of its table (`ottla.table.*`). `BROKER_SYNONYMS` has the
+broker configs from which topics get defaults.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,8 @@ class TableConfig(Config, subject="table"):
     ottla_table_compact_files = Option(
         16,
         integer(0, LONG_MAX),
-        "Number of small files, each below half of ottla.table.flush.bytes, at which they are merged; 0: never.",
+        "Number of small files of a partition, each below half of ottla.table.flush.bytes, at which they are merged; "
+        "0: never.",
     )
     ottla_table_retention_ms = Option(
         86_400_000,
@@ -344,7 +347,7 @@ _TOPIC_FIELDS: Final = frozenset(name.replace(".", "_") for name in TopicConfig.
 
 
 class LogConfig(NamedTuple):
-    """The configs of a log: those of TopicConfig, as plain fields that are cheap to read."""
+    """The configs of a log, most of them of TopicConfig, as plain fields that are cheap to read."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
@@ -398,12 +401,12 @@ class LogConfig(NamedTuple):
 
     @property
     def effective_local_retention_ms(self) -> int:
-        """local.retention.ms, or retention.ms if that is not set."""
+        """local.retention.ms, or retention.ms if local.retention.ms is -2."""
         return self.retention_ms if self.local_retention_ms == -2 else self.local_retention_ms
 
     @property
     def effective_local_retention_bytes(self) -> int:
-        """local.retention.bytes, or retention.bytes if that is not set."""
+        """local.retention.bytes, or retention.bytes if local.retention.bytes is -2."""
         return self.retention_bytes if self.local_retention_bytes == -2 else self.local_retention_bytes
 
     @property

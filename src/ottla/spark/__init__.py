@@ -1,6 +1,7 @@
 """Ottla's Spark data source: `register(spark)`, then `spark.read` or `spark.readStream` with `format("ottla")`.
 
-Options, row schema and semantics are those of Spark's Kafka connector: a job switches by changing "kafka" to "ottla".
+It accepts the options of Spark's Kafka connector and has its columns, so that most jobs only have to change "kafka" to
+"ottla".
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def _register(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 def _check_local_workers(spark: SparkSession) -> None:
-    """Check that the workers of a local session run a Python with Ottla. The Python of a cluster is on other machines,
-    and Spark Connect does not report it.
+    """Raise ConfigurationError if the workers of a local session would run a Python without Ottla. The Python of a
+    cluster is on other machines, and Spark Connect does not report it.
     """
     from pyspark.sql.utils import is_remote
 
@@ -92,8 +93,9 @@ def monitor(
 
     Args:
         spark: the session, local or remote (Spark Connect).
-        terminal: whether to show queries, and the tasks of running jobs, on stderr. If stderr is a terminal, they are
-            a table that is updated in place, otherwise a line every five seconds at most. Default: only on a terminal.
+        terminal: whether to show queries on stderr, and without Spark Connect also the tasks of running jobs. If
+            stderr is a terminal and rich is installed, they are a table that is updated in place, otherwise lines,
+            which are printed every five seconds if they have changed. Default: only if stderr is a terminal.
         reporters: reporters of `QueryMonitor.metrics`, such as `ottla.metrics.prometheus.PrometheusReporter()`.
         progress_dir: a directory to write the progress of the queries to, so that `ottla console --progress-dir`
             shows it.
@@ -117,6 +119,6 @@ def monitor(
 def watch(
     spark: SparkSession, *, terminal: bool | None = None, reporters: Iterable[MetricsReporter] = ()
 ) -> QueryMonitor:
-    """Monitor queries. The deprecated name of `monitor`."""
+    """Monitor queries: the deprecated name of `monitor`, without `progress_dir`."""
     warnings.warn("ottla.spark.watch is deprecated: use ottla.spark.monitor", DeprecationWarning, stacklevel=2)
     return monitor(spark, terminal=terminal, reporters=reporters)

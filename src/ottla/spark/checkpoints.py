@@ -19,13 +19,18 @@ OFFSETS = "offsets"
 
 
 def remove_torn_starts(checkpoints: Path) -> list[Path]:
-    """Delete temporary offset files in all checkpoints in which no micro-batch was started, and return their paths.
+    """Delete temporary offset files in all checkpoints below a directory in which no micro-batch was started, and
+    return the paths of the files.
 
     No query may be using the checkpoints. A directory that does not exist is ignored.
     """
     torn = [path for offsets in _offsets_in(checkpoints) for path in _never_renamed(list(offsets.iterdir()))]
     for path in torn:
-        log.warning("Deleted %s, an unfinished file of a query that was killed", path)
+        log.warning(
+            "Deleting %s, a temporary offset file of a query that was killed before its first micro-batch: Spark does "
+            "not restart the query while the file exists",
+            path,
+        )
         path.unlink()
     return torn
 

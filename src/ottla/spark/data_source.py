@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 class OttlaDataSource(DataSource):
     """A data source whose rows are records: the columns key, value, topic, partition, offset, timestamp and
-    timestampType, and headers if includeHeaders is set.
+    timestampType, and headers if includeHeaders is true. With the option ottla.table, batch reads return the rows of
+    the topic's table instead.
     """
 
     sees_filters = False
@@ -50,10 +51,11 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> str | StructType:
         """Return the schema, which is that of Spark's Kafka connector, or with the option ottla.table that of the
-        topic's table. Raises ConfigurationError for options that neither batch nor streaming reads accept.
+        topic's table. Raises ConfigurationError for options that batch and streaming reads reject with the same error,
+        and with ottla.table for those that batch reads reject.
 
         Like the connector, this raises errors in `load()`. If readers raised them, a flow of a pipeline would fail only
-        after ten attempts.
+        after spark.sql.pipelines.maxFlowRetryAttempts.
         """
         freeze_loaded_modules()
         check_early(self.raw_options)
@@ -134,7 +136,9 @@ class OttlaDataSource(DataSource):
 
 
 class FilteringSource(OttlaDataSource):
-    """The data source for a session in which PUSHDOWN is set: its batch readers support filter pushdown."""
+    """The data source for a session in which PUSHDOWN is true: with the option filterPushdown, its batch readers of
+    topics skip offsets that filters exclude.
+    """
 
     sees_filters = True
 

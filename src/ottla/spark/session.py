@@ -44,7 +44,7 @@ then exits (VirtualMachineError, exit code 50). Therefore the code cache gets th
 """
 
 TRUST_ARROW: Final = {"ARROW_ENABLE_UNSAFE_MEMORY_ACCESS": "true", "ARROW_ENABLE_NULL_CHECK_FOR_GET": "false"}
-"""Environment variables with which the JVM reads Arrow buffers from Python data sources without bounds checks.
+"""Environment variables with which the JVM reads Arrow buffers without checks of bounds and null.
 
 With them, writing a topic to Parquet takes 20 % less time.
 """
@@ -53,12 +53,13 @@ With them, writing a topic to Parquet takes 20 % less time.
 def prepare_environment() -> None:
     """Set environment variables of Spark's launcher, JVM and workers for sessions that start in this process.
 
-    They are JAVA_HOME, SPARK_LOCAL_IP, PYSPARK_PYTHON, and those for Arrow's bounds checks in the JVM. Call this before
+    They are JAVA_HOME, SPARK_LOCAL_IP, PYSPARK_PYTHON, and those for Arrow's checks in the JVM. Call this before
     you create a session yourself, such as `SparkSession.builder.remote("local[2]")`. Variables that are set already are
-    not changed, except a JAVA_HOME that Spark does not support.
+    not changed, except a JAVA_HOME with which Spark cannot start.
 
     Raises:
-        ConfigurationError: there is no Java that Spark supports, or PYSPARK_PYTHON is a Python without Ottla.
+        ConfigurationError: there is no Java that Spark supports, or PYSPARK_PYTHON is a Python that cannot import Ottla
+            or has another minor version than this one.
     """
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -76,7 +77,7 @@ def local_session(
     warehouse: Path | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return the local SparkSession, which is started if there is none, with `format("ottla")` registered.
+    """Return the local SparkSession, with `format("ottla")` registered. It is started if there is none.
 
     Args:
         name: name of the application.
@@ -86,7 +87,8 @@ def local_session(
         config: more Spark settings, which override `LOCAL_DEFAULTS`.
 
     Raises:
-        ConfigurationError: there is no Java that Spark supports, or PYSPARK_PYTHON is a Python without Ottla.
+        ConfigurationError: there is no Java that Spark supports; PYSPARK_PYTHON is a Python that cannot import Ottla or
+            has another minor version; or SPARK_HOME has another version of Spark than pyspark.
         ImportError: pyspark or pyarrow is missing; the error names the extra to install.
     """
     with optional_dependency("local_session", extra="spark"):

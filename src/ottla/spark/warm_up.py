@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ASSEMBLY_SECONDS: Final = 600
-"""Maximum time in seconds for the JVM to write the cache when it exits."""
+"""Maximum time in seconds for the JVM to write the cache and exit."""
 
 
 def warm_up() -> Path:
     """Create the cache for the Java runtime of local sessions, and return its path.
 
     Raises:
-        ConfigurationError: the Java runtime is older than Java 25.
+        ConfigurationError: there is no Java that Spark supports, or it is older than Java 25.
         IllegalStateError: the JVM has not written a cache.
+        subprocess.TimeoutExpired: the JVM has not exited within ASSEMBLY_SECONDS.
     """
     import pyspark
 
@@ -48,7 +49,9 @@ def warm_up() -> Path:
 
 
 def _record(draft: Path) -> None:
-    """Run a typical session in a JVM that records the loaded classes, and wait until it has written the cache."""
+    """Run a typical session in a JVM that records the loaded classes and writes them to `draft` when it exits. Wait for
+    its exit, up to ASSEMBLY_SECONDS.
+    """
     from pyspark import SparkContext
 
     spark = local_session("ottla-warm-up", config={JAVA_OPTIONS: f"{quoted(f'-XX:AOTCacheOutput={draft}')} {QUIET}"})

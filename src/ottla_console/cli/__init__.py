@@ -10,4 +10,4 @@ COMMANDS: Final = (
     CommandEntry("console", "console", "serve a web console for a cluster of Ottla or Apache Kafka", __name__),
     CommandEntry("top", "top", "show brokers, topics by rate and groups by lag in the terminal", __name__),
 )
-"""The entries of the entry point group `ottla.commands`."""
+"""The entries of this package in the entry point group `ottla.commands`."""

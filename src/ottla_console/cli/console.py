@@ -1,7 +1,8 @@
 """`ottla console`: a web console for a cluster of Ottla or Apache Kafka.
 
-It shows and changes brokers, topics, records, groups, transactions, ACLs, users, quotas and log directories. Without
---users, everyone who can connect has the role admin; the console then only listens on loopback addresses.
+It shows brokers, topics, records, groups, transactions, ACLs, users, quotas, log directories and Spark queries, and
+changes most of them. Without --users, everyone who can connect has the role admin; the console then only listens on
+loopback addresses.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _credentials(option: str, path: Path | None) -> str:
-    """Return `user:password` from a file; empty if `path` is None. Raises ConfigurationError if the file does not have
-    this format.
+    """Return `user:password` from a file; empty if `path` is None. Raises ConfigurationError if the file cannot be
+    read, or does not have this format.
     """
     if path is None:
         return ""
@@ -129,10 +130,10 @@ COMMAND = Command(
         Option("--schema-registry-auth FILE", "file with USER:PASSWORD for the schema registry", Path),
         Repeatable(
             "--broker-metrics HOST:PORT[,…]",
-            "address or URL of a broker's Prometheus metrics, to show traffic, rebalances, quota usage and slow disks",
+            "address or URL of brokers' Prometheus metrics, to show for example traffic, rebalances and full disks",
         ),
         Option("--broker-metrics-auth FILE", "file with USER:PASSWORD for --broker-metrics", Path),
-        Option("--tls-cert FILE", "certificate chain (PEM) for HTTPS"),
+        Option("--tls-cert FILE", "certificate chain (PEM) for HTTPS; requires --tls-key"),
         Option("--tls-key FILE", "private key of the certificate (PEM)"),
     ),
 )

@@ -1,6 +1,6 @@
-"""`ottla top`: brokers, topics by rate and groups by lag, refreshed every second.
+"""`ottla top`: brokers, topics by rate and groups by lag, by default refreshed every second.
 
-`--once` prints them once and exits, with --json as JSON. Rates are measured over at least a second.
+`--once` prints them once and exits, with --json as JSON. Rates are measured over at least --interval seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ONCE_SHARE = 1.0
 LIVE_SHARE = 0.2
 """The fraction of the time that refreshes may take."""
 FIRST_SECONDS = 10.0
-"""The time in seconds in which the cluster must respond first."""
+"""Maximum time in seconds to wait for the snapshots of the cluster."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -194,7 +194,7 @@ COMMAND = Command(
     run=run,
     options=(
         *connection(),
-        Option("--interval S", "seconds between refreshes", _seconds, default=1.0),
+        Option("--interval S", "seconds between refreshes, from 0.2 to 3600", _seconds, default=1.0),
         Option(
             "--rows N",
             "maximum number of topics and of groups; 0 for as many as fit, or all with --once",

@@ -16,8 +16,8 @@ COUNTERS: Final = {
 SAMPLE: Final = re.compile(r'(\w+)(?:\{(?:[^}]*,)?topic="([^"]+)"[^}]*\}|\{\})? ([0-9.eE+]+)(?: \d+)?')
 """A sample of one topic, or of all topics together. Topic names contain no characters that are escaped."""
 MAX_TOPICS: Final = 1_000
-"""The maximum number of series of topics (each topic has two), in addition to those of viewed topics: those with the
-highest rates.
+"""The maximum number of series of topics with the highest rates (each topic has two series). Those of viewed topics are
+always included.
 """
 
 
@@ -38,7 +38,8 @@ class ByteMeter:
         self._meter = RateMeter()
 
     def rates(self, now: float, pages: Mapping[str, str], viewed: Sequence[str]) -> dict[str, float] | None:
-        """Return the rates in bytes per second since the last call, by series. Return None for the first call.
+        """Return the rates in bytes per second since the last call, by series. Return None for the first call, or if no
+        time has passed.
 
         `pages`: the metrics by address. `viewed`: topics whose series are always returned.
         """

@@ -1,8 +1,8 @@
 """The collector: a thread with its own event loop and admin client, which refreshes snapshots and samples.
 
 It takes half a second to fetch and decode a list of 10,000 topics. In the event loop of the pages, every page would be
-delayed by that. Pages use the last snapshot. They only wait if there is none, or after a change that was made in the
-console.
+delayed by that. Pages use the last snapshot. They only wait if there is none, after a change that was made in the
+console, or if a snapshot that is refreshed on demand is older than `MAX_AGE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LOAD_MS: Final = 10_000
 MAX_AGE_SECONDS: Final = 60.0
 """Maximum age in seconds of snapshots that are refreshed on demand. A page waits for the refresh of an older one."""
 BACKGROUND_SHARE: Final = 0.05
-"""The maximum fraction of the time that refreshing may take: a snapshot that takes one second is refreshed every 20
+"""The maximum fraction of the time that refreshing a snapshot may take: one that takes a second is refreshed every 20
 seconds.
 """
 MAX_SAMPLED_PARTITIONS: Final = 5_000
@@ -91,7 +91,7 @@ class Refreshed(Generic[T]):
             try:
                 await self._refresh(self._generation)
             except Exception:
-                log.exception("Cannot refresh what the console shows of the cluster; trying again at the next interval")
+                log.exception("Cannot refresh a snapshot of the cluster; trying again at the next interval")
             await asyncio.sleep(max(self._seconds, self._cost / self._share))
 
     async def _refresh(self, generation: int) -> None:
@@ -117,8 +117,8 @@ class Refreshed(Generic[T]):
         self._changes += 1
 
     async def get(self, loop: asyncio.AbstractEventLoop) -> T:
-        """Return the snapshot. May be called in any event loop. Raises the error of the refresh if there is no
-        snapshot.
+        """Return the snapshot, after a refresh if there is none or if the cluster was changed. May be called in any
+        event loop. Raises the error of the refresh if there is no snapshot.
         """
         if self._value is None or self._is_stale:
             refresh = self._refresh(self._generation)
@@ -130,8 +130,8 @@ class Refreshed(Generic[T]):
     async def get_recent(self, loop: asyncio.AbstractEventLoop) -> T:
         """Return a snapshot that is refreshed on demand, not at intervals.
 
-        An outdated snapshot is refreshed. The caller waits for the refresh only if the snapshot is older than
-        `MAX_AGE_SECONDS`.
+        An outdated snapshot is refreshed. The caller waits for the refresh only if there is no snapshot, if it is older
+        than `MAX_AGE_SECONDS`, or if the cluster was changed since.
         """
         age = time.time() - self.loaded_at
         if age > MAX_AGE_SECONDS:
@@ -207,7 +207,7 @@ class Collector:
 
     @property
     def loaded_at(self) -> float:
-        """The time of the snapshot, in seconds since 1970; 0 if there is none."""
+        """The time of the snapshot of brokers and topics, in seconds since 1970; 0 if there is none."""
         return self._cluster.loaded_at
 
     async def cluster(self) -> ClusterSnapshot:
@@ -297,9 +297,9 @@ class Collector:
                 started = time.monotonic()
                 await sample(snapshot)
             except KafkaError as error:
-                log.debug("Cannot sample rates; trying again at the next interval: %s", error)
+                log.debug("Cannot sample rates of the cluster; trying again at the next interval: %s", error)
             except Exception:
-                log.exception("Cannot sample rates; trying again at the next interval")
+                log.exception("Cannot sample rates or metrics of the cluster; trying again at the next interval")
             await asyncio.sleep(max(self._seconds, (time.monotonic() - started) / self._share))
 
     async def _sample_rates(self, snapshot: ClusterSnapshot) -> None:
@@ -345,7 +345,7 @@ class Collector:
         }
 
     async def _sample_lags(self, group_ids: Iterable[str]) -> dict[str, int]:
-        """Return the lag of each group that has committed offsets."""
+        """Return the lag of each group that has committed offsets, over the sampled partitions."""
         limit = asyncio.Semaphore(GROUP_REQUESTS)
 
         async def committed(group_id: str) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:
@@ -372,7 +372,7 @@ class Collector:
 async def lag_of(
     admin: KafkaAdminClient, committed: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float
 ) -> list[PartitionLag]:
-    """Return the committed offset and the end offset of each partition."""
+    """Return the committed offset and the end offset of each partition; -1 for an end offset that is unknown."""
     listed = await admin.list_offsets(dict.fromkeys(committed, OffsetSpec.latest()), timeout_ms, errors={})
     return [
         PartitionLag(tp, entry.offset, listed[tp].offset if tp in listed else -1)

@@ -1,7 +1,7 @@
 """The Prometheus metrics of the brokers, for values that no request of Kafka's protocol returns.
 
-The names of the metrics are those of Kafka's rules for Prometheus' JMX exporter, so that brokers of Ottla and brokers
-of Apache Kafka with the exporter can be read.
+Except those that begin with ottla_, the names of the metrics are those of Kafka's rules for Prometheus' JMX exporter,
+so that brokers of Ottla and brokers of Apache Kafka with the exporter can be read.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _url(address: str, names: Sequence[str]) -> str:
-    """Return the URL of the metrics. Its query selects those of `names`. Raises ConfigurationError."""
+    """Return the URL of the metrics. Its query selects those of `names`. Raises ConfigurationError for an invalid
+    address.
+    """
     url = address if "://" in address else f"http://{address}/metrics"
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:

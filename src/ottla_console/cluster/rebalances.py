@@ -21,7 +21,7 @@ class RecentRebalances:
 
     def __init__(self) -> None:
         self._counters: dict[str, dict[str, float]] = {}
-        """The counters of groups by the address of their coordinator."""
+        """The counters of groups by the address of a broker's metrics."""
         self._windows: deque[tuple[float, dict[str, float]]] = deque(maxlen=WINDOWS)
         """The start of each window, and the increases by group."""
         self._sums: dict[str, int] | None = None

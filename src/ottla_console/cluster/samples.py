@@ -1,4 +1,4 @@
-"""Ring buffers with the samples of the last ten minutes: rates and lags in bounded memory."""
+"""Ring buffers with the last 120 samples of each series (ten minutes by default): rates and lags in bounded memory."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class RateMeter:
         self._ends: Mapping[tuple[str, int], int] | None = None
 
     def rates(self, time: float, ends: Mapping[tuple[str, int], int]) -> dict[str, float] | None:
-        """Return the rate per second since the last call, by topic. Return None for the first call.
+        """Return the rate per second since the last call, by topic. Return None for the first call, or if no time has
+        passed.
 
         A partition that is in only one of the two calls is ignored.
         """

@@ -1,7 +1,7 @@
 """Decoding of records in Avro, Protobuf and JSON with the schemas of a schema registry.
 
 The wire format is Confluent's: a zero byte, the schema id in four bytes, for Protobuf the indexes of the message type,
-and the data. Schemas are fetched once and cached by id. `load` fetches those of a page before its records are decoded.
+and the data. Schemas are cached by id. `load` fetches those of a page before its records are decoded.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SchemaRegistry:
     """A client of a schema registry with a cache. Not thread-safe: use it in one event loop.
 
     Args:
-        url: the URL of the registry, with http or https.
+        url: the URL of the registry, with http or https. ConfigurationError is raised for another URL.
         credentials: `user:password` for basic authentication.
     """
 
@@ -61,8 +61,8 @@ class SchemaRegistry:
         self._failed: OrderedDict[int, float] = OrderedDict()
 
     async def load(self, values: Iterable[bytes | None]) -> None:
-        """Fetch the schemas of these keys and values that are not in the cache. Errors are logged, and the ids retried
-        later.
+        """Fetch the schemas of these keys and values that are not in the cache, at most MAX_FETCHES. Errors are logged,
+        and the ids retried after RETRY_SECONDS.
         """
         ids = {schema_id for value in values if (schema_id := schema_id_of(value)) is not None}
         now = time.monotonic()
@@ -79,7 +79,7 @@ class SchemaRegistry:
         try:
             return json.dumps(decode(memoryview(value)[HEADER_BYTES:]), ensure_ascii=False, default=_plain).encode()
         except Exception as error:  # decoders may raise any exception; the record is shown without decoding
-            log.debug("A record does not match schema %s: %r", schema_id, error)
+            log.debug("Showing a record without decoding, because it does not match schema %s: %r", schema_id, error)
             return None
 
     async def _load(self, schema_id: int) -> None:
@@ -87,7 +87,12 @@ class SchemaRegistry:
             async with asyncio.timeout(2 * FETCH_SECONDS):
                 decoder = await asyncio.to_thread(self._decoder, schema_id)
         except Exception as error:  # also errors of parsers: an unusable schema is treated as missing
-            log.info("Cannot get schema %s from %s: %s", schema_id, self._url, error or type(error).__name__)
+            log.info(
+                "Cannot get schema %s from %s; its records are shown without decoding: %s",
+                schema_id,
+                self._url,
+                error or type(error).__name__,
+            )
             _add(self._failed, schema_id, time.monotonic() + RETRY_SECONDS)
         else:
             _add(self._decoders, schema_id, decoder)

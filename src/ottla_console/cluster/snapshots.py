@@ -80,7 +80,7 @@ class GroupRow(NamedTuple):
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a classic group is rebalancing: its members do not read before all of them have joined again."""
+        """Whether a classic group is rebalancing."""
         return self.state in REBALANCING
 
 
@@ -117,7 +117,7 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """The number of records after the committed offset; None if it is unknown."""
+        """The number of offsets from the committed one to the end; None if it is unknown."""
         return None if self.end < 0 or self.committed < 0 else max(0, self.end - self.committed)
 
 

@@ -45,7 +45,7 @@ class ResetRow(NamedTuple):
 
     @property
     def change(self) -> int:
-        """The number of records that are skipped, or, if negative, read again."""
+        """The number of offsets that are skipped or, if negative, read again."""
         return self.target - max(0, self.committed)
 
 

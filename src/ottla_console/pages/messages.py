@@ -1,8 +1,8 @@
 """The records of a topic, by partition, offset or time, and a form for producing a record.
 
-A page reads at most 5,000 records, and for at most one second. If there are more records, it has a link that continues
-from there. Its cursor is `partition:offset,…`: the offset of each partition to continue at. If the newest records come
-first, these offsets are exclusive.
+A page reads about 5,000 records at most, and for about a second. If there are more records, it has a link that
+continues there. The cursor of the link is `partition:offset,…`: the offset of each partition to continue at. If the
+newest records come first, these offsets are exclusive.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PageOfRecords(NamedTuple):
     scanned: int
     cursor: str | None
     is_cut: bool
-    """Whether reading was stopped by the time limit."""
+    """Whether the time limit has interrupted the reading of a range."""
 
 
 async def messages(page: Page) -> Response:
@@ -150,7 +150,9 @@ def _parsed_cursor(text: str, ends: Offsets) -> Offsets:
 async def _scan_backwards(
     consumer: KafkaConsumer, query: Query, starts: Offsets, ends: Offsets, cursor: Offsets
 ) -> PageOfRecords:
-    """Read ranges of offsets before the cursor, from the end of the log to its start, until the page is full."""
+    """Read ranges of offsets before the cursor, from the end of the log to its start, until the page is full, or until
+    a limit of records or time is reached.
+    """
     deadline = time.monotonic() + SCAN_SECONDS
     upper = dict(cursor)
     matches: list[ShownRecord] = []
@@ -179,7 +181,7 @@ async def _scan_backwards(
 async def _scan_forwards(
     consumer: KafkaConsumer, query: Query, starts: Offsets, ends: Offsets, cursor: Offsets
 ) -> PageOfRecords:
-    """Read forwards from the cursor, until the page is full."""
+    """Read forwards from the cursor, until the page is full, or until a limit of records or time is reached."""
     deadline = time.monotonic() + SCAN_SECONDS
     lower = dict(cursor)
     matches: list[ShownRecord] = []

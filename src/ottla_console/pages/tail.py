@@ -72,7 +72,9 @@ class Tail:
         self._seen = self._matching = self._skipped = 0
 
     async def stream(self) -> AsyncIterator[str]:
-        """Yield server-sent events until the browser disconnects, or for an hour."""
+        """Yield server-sent events for an hour, unless the browser disconnects before. A KafkaError ends them with an
+        event that contains it.
+        """
         options: dict[str, Any] = {"auto.offset.reset": "latest", "max.poll.records": MAX_POLL_RECORDS}
         try:
             async with self._page.console.clients.consumer(**options) as consumer:

@@ -1,4 +1,4 @@
-"""The audit log: a line for each change and each rejected attempt, in the logger `ottla.console.audit`."""
+"""The audit log, in the logger `ottla.console.audit`: lines about changes, logins and rejected requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ log = logging.getLogger("ottla.console.audit")
 
 
 def record(user: User, action: str, resource: str, outcome: str, address: str) -> None:
-    """Log a change as `user=alice role=admin address=10.0.0.7 action=delete-topic resource=topic:visits
+    """Log an action as `user=alice role=admin address=10.0.0.7 action=delete-topic resource=topic:visits
     outcome=done`.
     """
     role = user.role.name.lower()

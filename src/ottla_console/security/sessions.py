@@ -1,7 +1,6 @@
 """Browser sessions: a random session id in a cookie, users by session id, CSRF tokens, and messages for the next page.
 
-A CSRF token is an HMAC of the session id, so browsers that are not logged in take no memory. Not thread-safe: event
-loop only.
+A CSRF token is an HMAC of the session id, so tokens take no memory. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations

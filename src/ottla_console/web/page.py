@@ -114,7 +114,7 @@ class Page:
         return "?" + urlencode({name: value for name, value in parameters.items() if value is not None})
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Return the HTML page of a template."""
+        """Return the HTML page of a template. It shows the notice of the session, which is then removed."""
         collector = self.console.collector
         text = self.console.templates.get_template(template).render(
             page=self,
@@ -138,7 +138,7 @@ class Page:
 
     @contextmanager
     def audited(self, action: str, resource: str) -> Iterator[None]:
-        """Run a change, and write it with its outcome to the audit log."""
+        """Context manager: write the change that is made in the block to the audit log, with its outcome."""
         try:
             yield
         except KafkaError as error:
@@ -150,14 +150,14 @@ class Page:
         self.audit(action, resource, "done")
 
     def audit(self, action: str, resource: str, outcome: str) -> None:
-        """Write a change to the audit log."""
+        """Write a line about a change, a login or a rejected request to the audit log."""
         client = self.request.client
         audit.record(self.user, action, resource, outcome, client.host if client else "-")
 
 
 async def read_form(request: Request) -> dict[str, str]:
     """Return the fields of a URL-encoded form. Raises BadInputError for another content type, or if the form is too
-    large.
+    large or malformed.
 
     Starlette's form parser is not used, because it requires a package for multipart forms.
     """

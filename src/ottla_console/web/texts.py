@@ -1,4 +1,4 @@
-"""Formatting of numbers, sizes and times, used as filters in templates."""
+"""Formatting of numbers, sizes and times, mostly as filters of templates, and parsing of times."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The account of captured tables: each row and value of the database compared with the table of the topic.
 
-The database is read by psycopg with Python's types, which shares no code with the capture.
+The database is read with Python's types, which psycopg converts without code of the capture.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def account(database: str, tables: TopicTables, table: str, topic: str) -> Table
 
 
 def comparable(value: Any) -> Any:
-    """Return a value as the table has it: all times in UTC."""
+    """Return a value as the table has it: datetimes in UTC. One without a time zone is taken for UTC."""
     if isinstance(value, dt.datetime):
         return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
     return value

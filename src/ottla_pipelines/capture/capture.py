@@ -66,8 +66,8 @@ class Capture:
         """The number of steps of `run` that have succeeded."""
 
     def run(self, stopping: Event) -> None:
-        """Capture changes until the event is set. If it is set during the initial copy of the rows, the copy is
-        aborted.
+        """Capture changes until the event is set. If it is set during the initial copy of the rows or within a step,
+        the open transaction is not committed.
         """
         self._stopping = stopping
         with contextlib.suppress(StoppedError):
@@ -79,7 +79,7 @@ class Capture:
                     stopping.wait(POLL_SECONDS)
 
     def run_once(self) -> int:
-        """Capture what has been committed so far, and return the number of records."""
+        """Capture the rows and changes that have been committed so far, and return the number of records."""
         records = self.start()
         end = self._source.end()
         while self._source.position() < end:
@@ -150,7 +150,9 @@ class Capture:
                 raise _key_changed(table, f"records of topic {topic} have the key {first.decode()}", table.key)
 
     def _check_new(self, tables: Sequence[TableSource]) -> None:
-        """Raise ConfigurationError if topics have records of an earlier capture whose slot does not exist any more."""
+        """Raise ConfigurationError if topics have records of an earlier capture whose slot does not exist any more, or
+        if an earlier process has begun to copy rows with other keys.
+        """
         if self._source.has_begun:
             self._check_keys([table for table in tables if self._topics.exists(self._topics.name(table))])
             return
@@ -268,7 +270,9 @@ class Capture:
         self._prepared[table.relation.oid] = table
 
     def _commit(self, position: int | None) -> int:
-        """Commit the open transaction, and the position after it. Return the number of its records."""
+        """Commit the open transaction, if there is one, with the position after it unless that is None. Return the
+        number of its records.
+        """
         records = self._sender.records
         if records:
             self._has_committed = True

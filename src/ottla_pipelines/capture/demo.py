@@ -1,4 +1,4 @@
-"""The demo of change data: a shop's database changes, and its tables in Iceberg are queried meanwhile.
+"""The demo of change data: a shop's database changes, and the tables of its topics are queried meanwhile.
 
 PostgreSQL, the broker, the capture and the table writer are processes. At the end, each row and value of the tables is
 compared with the database.
@@ -33,7 +33,9 @@ QUERY: Final = "select count(*) as accounts, sum(balance) as total from shop_acc
 
 
 def run_demo(data: Path, seconds: float, table_format: str) -> int:
-    """Run the demo, and return the exit code: 0 if all tables are equal to the database."""
+    """Run the demo, and return the exit code: 0 if all tables are equal to the database, and each query has seen only
+    whole transactions.
+    """
     check_packages()
     if local_postgresql.programs() is None:
         raise ConfigurationError(

@@ -26,7 +26,7 @@ FULL: Final = b"f"
 
 
 class DecodingError(KafkaError):
-    """Raised for a message that is not one of pgoutput's."""
+    """Raised for a message that is malformed, unknown or incomplete, or about a table that is not captured."""
 
 
 class Column(NamedTuple):
@@ -38,7 +38,7 @@ class Column(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """The beginning of a committed transaction: the position of its commit, and its time."""
+    """The beginning of a committed transaction: the position and the time of its commit, in milliseconds since 1970."""
 
     lsn: int
     timestamp_ms: int
@@ -51,7 +51,7 @@ class Commit(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """The columns of a table, sent before its first change.
+    """The columns of a table, sent before its first change, and again after they were altered.
 
     `identity`: the columns whose old values updates and deletes contain. It is empty if they contain the whole old row
     (REPLICA IDENTITY FULL), or nothing of it.
@@ -88,7 +88,9 @@ Message = Begin | Commit | Relation | Change | Truncate
 
 
 def decode(data: bytes) -> Message | None:
-    """Decode a message; None if it has no change (origins and types). Raises DecodingError if it is malformed."""
+    """Decode a message; None if it has no change (origins, types and messages of applications). Raises DecodingError if
+    it is unknown or malformed.
+    """
     kind = data[:1]
     if kind in IGNORED:
         return None

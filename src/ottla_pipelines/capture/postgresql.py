@@ -82,7 +82,9 @@ class PostgresSource:
         self._connection.close()
 
     def open(self) -> list[TableSource]:
-        """Check the server, lock the name against other processes, create the publication, and return the tables."""
+        """Check the server, lock the name against other processes, create the publication if it does not exist, and
+        return the tables.
+        """
         level = self._one("show wal_level")
         if level != "logical":
             raise ConfigurationError(f"wal_level is {level}: set wal_level = logical, and restart PostgreSQL")
@@ -216,7 +218,9 @@ class PostgresSource:
             self._connection.execute("select pg_replication_slot_advance(%s, %s)", [self._name, lsn_text(lsn)])
 
     def row(self, table: TableSource, key: Mapping[str, str | None]) -> dict[str, str | None] | None:
-        """Return the current values of the row with this key, by column; None if the row does not exist any more."""
+        """Return the current values of the row with this key, by column; None if the row or the table does not exist
+        any more.
+        """
         oid = table.relation.oid
         named = self._rows(NAMED, [oid])
         if not named:

@@ -22,7 +22,7 @@ NOT_JSON: Final = ("NaN", "Infinity", "-Infinity")
 STRINGS: Final = frozenset((25, 1043))
 """The OIDs of text and varchar. char is not one of them, because its values are padded."""
 MAX_DIGITS: Final = 38
-"""The most digits that a decimal column of Iceberg, Delta and Parquet has."""
+"""Maximum number of digits of a decimal column in the tables."""
 TYPES: Final[Mapping[int, str]] = {
     BOOL: "boolean",
     20: "bigint",
@@ -34,7 +34,7 @@ TYPES: Final[Mapping[int, str]] = {
     1114: "timestamp",  # without a time zone: as if it were UTC
     1184: "timestamp",
 }
-"""The types of columns by the OID of PostgreSQL's type. All others are strings."""
+"""The types of columns by the OID of PostgreSQL's type. Except numeric with a precision, all others are strings."""
 # Not json.dumps, which makes an encoder for each value.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _COLUMN_NAME: Final = re.compile(r"[^\s,()]+")
@@ -92,7 +92,7 @@ def _is_text(value: Any, type_oid: int) -> bool:
 
 
 def have_same_form(one: Column, other: Column) -> bool:
-    """Return whether equal values of two columns are the same JSON."""
+    """Return whether two columns are equal, both integers or both strings: equal values are then the same JSON."""
     return one == other or any({one.type_oid, other.type_oid} <= types for types in (INTEGERS, STRINGS))
 
 

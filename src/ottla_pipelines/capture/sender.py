@@ -1,8 +1,8 @@
 """Sends changes as records: rows by their primary key, deletes and old keys as tombstones.
 
 Records have headers with the names of Debezium's ExtractNewRecordState: `__op` (r: copied, c: inserted, u: updated, d:
-deleted, t: truncated), `__table`, and `__lsn`, the position of the commit in the WAL (not for copied rows). Their
-timestamp is that of the commit.
+deleted, t: truncated), `__table`, and for changes `__lsn`, the position of the commit in the WAL. The timestamp of
+changes is that of the commit, and that of copied rows the time of sending.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Sender:
         self._send(table, _key(table, row), _json(table, row), COPIED)
 
     def change(self, table: TableSource, change: Change) -> None:
-        """Send a change of a row."""
+        """Send a change of a row, and a tombstone for its old key if the key has changed."""
         old_key = None if change.old is None else _key(table, change.old)
         if change.new is None:
             self._send(table, old_key, None, change.operation)
@@ -53,7 +53,7 @@ class Sender:
             self._send(table, new_key, _json(table, values), change.operation)
 
     def truncate(self, table: TableSource) -> None:
-        """Send a tombstone for each key of the topic."""
+        """Send a tombstone for each key of the topic that is not deleted."""
         self._producer.flush()  # also for keys of this transaction
         for key in self._topics.keys(self._topics.name(table)):
             self._send(table, key, None, TRUNCATED)

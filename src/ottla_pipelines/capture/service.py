@@ -37,8 +37,8 @@ PRODUCER: Final = {
 class CaptureOptions:
     """The database, its tables and the clients' configs.
 
-    `name`: the name of the slot, the publication and the transactional id (with the prefix ottla_), and the first part
-    of the topics' names.
+    `name`: the name of the slot, the publication, the consumer group and the transactional id (with the prefix ottla_),
+    and the first part of the topics' names.
     """
 
     database: str

@@ -47,14 +47,16 @@ class Topics:
         self._wait = wait
 
     def name(self, table: TableSource) -> str:
-        """Return the topic of a table: PREFIX.TABLE, or PREFIX.SCHEMA.TABLE if the schema is not `public`."""
+        """Return the topic of a table: PREFIX.TABLE, or PREFIX.SCHEMA.TABLE if the schema is not `public`. Characters
+        that names of topics cannot have are replaced by `_`.
+        """
         namespace, name = table.relation.namespace, table.relation.name
         parts = (self._prefix, name) if namespace == "public" else (self._prefix, namespace, name)
         return re.sub(r"[^\w.-]", "_", ".".join(parts), flags=re.ASCII)
 
     def prepare(self, table: TableSource) -> None:
         """Create the topic of a table. If the topic exists and the table's columns have changed, update
-        `ottla.table.schema`, and wait until table writers have read it.
+        `ottla.table.schema`, and wait for DISCOVERY_SECONDS, so that table writers have read it.
         """
         name, schema = self.name(table), table_schema(table.relation.columns)
         if not self.exists(name):

@@ -68,7 +68,7 @@ class Workload:
             self._connection.execute(FILL_ORDERS, [ORDERS])
 
     def step(self) -> None:
-        """Run a transaction; one in twenty is rolled back, and one in two hundred empties the carts."""
+        """Run a transaction. About one in twenty is rolled back, and about one in two hundred empties the carts."""
         (kind,) = self._choice.choices(list(self._kinds), [weight for weight, _ in self._kinds.values()])
         is_aborted = self._choice.random() < 0.05
         with self._connection.transaction(force_rollback=is_aborted):

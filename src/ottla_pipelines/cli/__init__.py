@@ -18,4 +18,4 @@ COMMANDS: Final = (
         __name__,
     ),
 )
-"""The entries of the entry point group `ottla.commands`."""
+"""The entries of this package in the entry point group `ottla.commands`."""

@@ -27,7 +27,7 @@ FORMATS = ("iceberg", "delta", "parquet")
 GRACE_SECONDS = 3.0
 """Time in seconds that requests to brokers and to the database have after a signal."""
 NAME = re.compile(r"[a-z0-9_]{1,40}")
-"""The names that are part of the name of a slot."""
+"""The names that --name accepts: PostgreSQL allows only these characters in the name of a slot."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def demo(args: argparse.Namespace) -> int:
-    """Run the demo, and return the exit code: 0 if the tables are equal to the database. Raises CommandFailedError."""
+    """Run the demo, and return the exit code: 0 if the tables are equal to the database and queries saw only whole
+    transactions, 130 after Ctrl+C. Raises CommandFailedError.
+    """
     try:
         from ottla_pipelines.capture.demo import run_demo
 
@@ -111,7 +113,7 @@ COMMAND = Command(
                 Option("--database URL", "PostgreSQL with wal_level=logical: postgresql://user@host/db", required=True),
                 Option(
                     "--name NAME",
-                    "name of the replication slot and the publication, and first part of the topic names",
+                    "first part of the topic names; the replication slot and the publication are called ottla_NAME",
                     _name,
                     required=True,
                 ),
@@ -124,12 +126,12 @@ COMMAND = Command(
         ),
         Action(
             "demo",
-            "change tables of a PostgreSQL server for some seconds, query their Iceberg tables, and compare all rows",
+            "change tables of a local PostgreSQL for some seconds, query their topics' tables, and compare all rows",
             demo,
             (
                 Option(
                     "--data DIR",
-                    "directory for the data of the broker and the tables",
+                    "directory for the data of the broker and the tables; that of an earlier demo is emptied",
                     Path,
                     default=Path("capture-demo"),
                 ),

@@ -41,7 +41,12 @@ COMMAND = Command(
     options=(
         Flag("--resume", "continue the interrupted run in --data"),
         Flag("--keep", "keep the broker's data and Spark's checkpoint after the run"),
-        Option("--data DIR", "directory for the data of the run", Path, default=Path("demo-data")),
+        Option(
+            "--data DIR",
+            "directory for the data of the run; without --resume, that of an earlier run is emptied",
+            Path,
+            default=Path("demo-data"),
+        ),
         Option(
             "--database URL",
             "database for the statistics: sqlite:///FILE or postgresql://… (default: SQLite in --data)",

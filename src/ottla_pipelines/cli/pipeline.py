@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 REACH_MS = 10_000
-"""Timeout for reaching the brokers before a run starts."""
+"""Timeout in milliseconds for reaching the brokers before a run starts."""
 REFRESHES = ("refresh", "full_refresh", "full_refresh_all")
-"""Options that only `run` has."""
+"""The options of `run` that select the tables to refresh."""
 
 
 def _names(text: str) -> list[str]:
@@ -162,8 +162,8 @@ def reads_topics(project: Path) -> bool:
 
 
 def check_reachable(bootstrap_servers: str) -> None:
-    """Raise ConfigurationError if no broker answers. Otherwise the error would only appear after Spark has started and
-    tried five times.
+    """Raise ConfigurationError if no broker responds, before Spark starts. Errors that are not retriable are raised
+    unchanged.
     """
     from ottla import KafkaAdminClient
 
@@ -218,8 +218,14 @@ _COMMON = (
         Path,
         default=Path(),
     ),
-    Option("--bootstrap-server HOST:PORT[,…]", "addresses of brokers (default: 127.0.0.1:9092)"),
-    Option("--database URL", "database of SQL sinks (default: results.db in the project)"),
+    Option(
+        "--bootstrap-server HOST:PORT[,…]",
+        "addresses of brokers (default: OTTLA_BOOTSTRAP_SERVERS in the environment, or 127.0.0.1:9092)",
+    ),
+    Option(
+        "--database URL",
+        "database of SQL sinks (default: OTTLA_PIPELINE_DATABASE in the environment, or results.db in the project)",
+    ),
     Option("--master URL", "Spark master (default: local[*,4])"),
     Option("--remote sc://HOST:PORT", "Spark Connect server to use instead of starting one"),
     Repeatable("--conf KEY=VALUE", "Spark config, such as spark.sql.shuffle.partitions=4"),

@@ -62,7 +62,7 @@ class Registry(SparkConnectGraphElementRegistry):
         super().register_output(output)
 
     def register_flow(self, flow: Flow) -> None:
-        """Register a flow (the query that fills a table or sink), and record the tables that it reads too early."""
+        """Register a flow (the query of a table, view or sink), and record the tables that it reads too early."""
         self._flows[last_part(flow.target)] += 1
 
         def rows_of_flow() -> DataFrame:
@@ -99,7 +99,7 @@ class Registry(SparkConnectGraphElementRegistry):
 
 def check_sink(sink: Sink) -> None:
     """Raise ConfigurationError for invalid options of the formats `ottla` and `ottla.sql`. Spark would only report them
-    after ten attempts in the run.
+    after all attempts of the flow in the run.
     """
     if sink.format == "ottla":
         from ottla.spark.options.sink_options import sink_options

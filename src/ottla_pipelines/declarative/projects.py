@@ -2,7 +2,7 @@
 
 NAME/spark-pipeline.yml          the specification, which `spark-pipelines` also reads
 NAME/transformations/*.py|.sql   the definitions
-NAME/demo_input.py               the sample data of `ottla pipeline run --demo`
+NAME/demo_input.py               the sample data of `ottla pipeline run --demo`, if the template has any
 NAME/pipeline-storage/           checkpoints and the catalog
 NAME/tables/                     the tables
 """

@@ -52,7 +52,7 @@ class RunOptions:
     dry: bool = False
     """Whether the definitions are only checked."""
     refresh: Sequence[str] = ()
-    """The tables to refresh; if empty, all tables and sinks."""
+    """The tables to refresh. If this and `full_refresh` are empty: all tables and sinks."""
     full_refresh: Sequence[str] = ()
     """The tables to empty and to compute from the beginning."""
     full_refresh_all: bool = False
@@ -79,8 +79,8 @@ Show = Callable[[Event], None]
 
 
 def run(options: RunOptions, show: Show) -> None:
-    """Run a pipeline until all data is processed, and pass each event to `show`. Raises ConfigurationError for invalid
-    options, and PipelineError if Spark rejects the definitions or the run fails.
+    """Run a pipeline until all data is processed, or with `options.dry` only check it, and pass each event to `show`.
+    Raises ConfigurationError for invalid options, and PipelineError if Spark rejects the definitions or the run fails.
     """
     with recorded(options.progress_dir, options.project) as progress:
 
@@ -133,15 +133,15 @@ def _run(options: RunOptions, show: Show) -> None:
 
 
 def status_event(text: str) -> Event:
-    """Return an event of Ottla with this message and the current time. Such events are shown until Spark reports its
-    first one, after twenty seconds or more.
+    """Return an event of Ottla with this message and the current time. Such events show progress until Spark reports
+    its first event.
     """
     return Event(dt.datetime.now(dt.UTC), None, None, text)
 
 
 @contextlib.contextmanager
 def errors_on_one_line(project: Path) -> Iterator[None]:
-    """Raise an unexpected error of Spark as a PipelineError with one line of text, which mentions a full disk."""
+    """Raise an error of Spark as a PipelineError with one line of text, which says so if the disk is full."""
     from pyspark.errors import PySparkException
 
     from ottla_pipelines.declarative.graph import PipelineError
@@ -280,7 +280,7 @@ def remove_orphans(spark: SparkSession, project: Path, request: dict[str, Any], 
     streams = set() if request["full_refresh_all"] else streams - set(request["full_refresh"])
     orphans = [path for path in _table_directories(project) if path.name in outputs - tables - streams]
     for path in orphans:
-        log.warning("Removed %s, which was left by a killed run", path)
+        log.warning("Removing table directory %s, which a killed run has left and which is not in the catalog", path)
         shutil.rmtree(path)
     return orphans
 

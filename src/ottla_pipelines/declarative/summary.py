@@ -1,4 +1,4 @@
-"""The summary at the end of `ottla pipeline run`: the tables with their rows, and suggested next steps."""
+"""The summary at the end of `ottla pipeline run --demo`: the tables with their rows, and suggested next steps."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def read_table(directory: Path) -> pa.Table:
 
 
 def table_files(directory: Path) -> list[Path]:
-    """Return the committed files of a table, in the order in which they were written."""
+    """Return the committed files of a table, in the order of its log, or by name if it has no log."""
     if not (directory / LOG).is_dir():
         return sorted(directory.glob("part-*.parquet"))
     # Only the names are used, because the paths in the log are those of the machine that wrote it.

@@ -1,7 +1,7 @@
-"""Reading of any file as events: JSON lines, CSV, or a web server's access log (common or combined format).
+"""Reading of files as events: JSON lines, CSV, or a web server's access log (common or combined format).
 
-Each line becomes one event with its row number, its time, and the group in which it is counted. A line that cannot be
-parsed becomes an event in the group `(unreadable)`, so that no line is dropped.
+Each line (in CSV, each row after the header) becomes one event with its row number, its time, and the group in which it
+is counted. A line that cannot be parsed becomes an event in the group `(unreadable)`, so that no line is dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ACCESS_LINE = re.compile(
 
 
 class Row(NamedTuple):
-    """One line: its number from 1, its text, and its fields, or None if it cannot be parsed."""
+    """One line: its number from 1, its text (for CSV as JSON), and its fields, or None if it cannot be parsed."""
 
     number: int
     text: str
@@ -98,7 +98,7 @@ def layout(path: Path, by: str | None) -> Layout:
     """Return the fields, detected from the first 1000 rows. `by` is the name of the group's field; by default it is
     `status`, or the first field with few distinct values.
 
-    Raises ConfigurationError if no field is named `by`.
+    Raises ConfigurationError if no field is named `by`, or if the format of the file is unknown.
     """
     sample = [row.fields for row in itertools.islice(rows(path), _SAMPLE_ROWS) if row.fields]
     names = list(dict.fromkeys(name for fields in sample for name in fields))

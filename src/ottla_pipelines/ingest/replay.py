@@ -32,7 +32,7 @@ def events_of(run: Run) -> Iterator[Event]:
 
 
 def count_of(run: Run) -> int | None:
-    """Return the number of events, or None if the input must be read to know it."""
+    """Return the number of events, or None if it is not known before the input is read."""
     if run.input or run.limit is not None:
         return None
     return nycflights.FLIGHT_COUNT + nycflights.WEATHER_COUNT + nycflights.AIRPORT_COUNT
@@ -99,7 +99,9 @@ class Replay:
         """The number of events sent or found in the topics."""
 
     def run(self, events: Iterator[Numbered]) -> None:
-        """Send all missing events and wait until they are acknowledged. Raises the error of a failed send."""
+        """Send all missing events, and wait until they are acknowledged or have failed. Raises the error of a failed
+        send if it is one of the sampled ones.
+        """
         started = time.monotonic()
         for event in events:
             if is_missing(event, self._last):

@@ -1,7 +1,7 @@
 """Page visits in the format of a web server's log (Apache's combined format), generated from a seed.
 
-Visitors come from referrers, read a few pages and leave. Bots send requests every few seconds. Some servers send their
-lines late, and some lines are malformed as in real logs: truncated, garbled, empty, or with an invalid date or status.
+Visitors come from referrers, read a few pages and leave. By default, a tenth of the lines is from bots. Some lines are
+late, and some are malformed as in real logs, for example truncated, garbled, empty, or with an invalid date or status.
 The same seed produces the same lines.
 
 `visits(...)` yields records for the topic `visits`. The key is the visitor's address, so that the lines of a visitor
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 BEGIN: Final = dt.datetime(2026, 3, 1, 8, 0, tzinfo=dt.UTC)
-"""The time of the first visit. There is one visit per second."""
+"""The time of the first visit. There is one visit per second, unless lines are late."""
 PRESENT: Final = 30
-"""The number of visitors at the same time."""
+"""The number of visitors at the same time, without bots."""
 STAY: Final = 40
 """The number of visits (of all visitors) after which one visitor is replaced. A visitor thus stays for PRESENT * STAY
 visits.

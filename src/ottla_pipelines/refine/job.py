@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 MAX_OFFSETS = 60_000
-"""The maximum number of offsets in a micro-batch. It is large enough that the fixed cost of one or two seconds hardly
-matters, and small enough that progress can be seen.
+"""The approximate maximum number of offsets in a micro-batch. It is large enough that the fixed cost of one or two
+seconds hardly matters, and small enough that progress can be seen.
 """
 _POLL_S = 0.2
 

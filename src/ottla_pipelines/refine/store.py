@@ -121,7 +121,7 @@ class Store:
 
     def commit(self, batch_id: int, query_id: str, results: Results) -> bool:
         """Write all results in one transaction. Return False, without writing, if the micro-batch is committed
-        already.
+        already. Raises IllegalStateError if the database has results of another query.
         """
         with self.engine.begin() as connection:
             if _committed(connection, batch_id, query_id):

@@ -197,8 +197,8 @@ def flight_account(
 
 
 def row_account(noun: str, expected: Mapping[str, Sequence[Any]], rows: pa.Table) -> Account:
-    """Return the account of rows: the numbers of rows in, out, lost and duplicated, by row number. If these are exact,
-    all values are compared.
+    """Return the account of rows: the numbers of rows in, out, lost, duplicated and not in the input, by row number. If
+    these are exact, all values are compared.
     """
     seen = Counter(rows.column("row").to_pylist())
     expected_rows = set(expected["row"])

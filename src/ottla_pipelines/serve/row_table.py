@@ -41,7 +41,9 @@ def write_table(bootstrap_servers: str) -> None:
 
 
 def read_table(run: Run) -> Any:
-    """Return the rows of the table, sorted by number: read by the format's own library, as other programs do."""
+    """Return the rows of the run's table, sorted by row number, and read as other programs do: with pyiceberg,
+    deltalake or pyarrow.
+    """
     location = run.tables / run.dataset.name
     if run.table_format == "iceberg":
         from pyiceberg.catalog import load_catalog

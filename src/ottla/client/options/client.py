@@ -32,7 +32,7 @@ class ClientOptions(TypedDict, total=False):
     ssl_truststore_password: str | None
     """Password of the trust store; PEM files have none."""
     ssl_truststore_type: str
-    """Type of the trust store: PEM, JKS or PKCS12. That of a file is detected."""
+    """Type of the trust store: PEM, JKS or PKCS12. It is detected for files; PEM text needs PEM."""
     ssl_truststore_certificates: str | None
     """Trusted certificates as PEM text, instead of a file."""
     ssl_keystore_location: str | None
@@ -40,19 +40,19 @@ class ClientOptions(TypedDict, total=False):
     ssl_keystore_password: str | None
     """Password of the key store; PEM files have none."""
     ssl_keystore_type: str
-    """Type of the key store: PEM, JKS or PKCS12. That of a file is detected."""
+    """Type of the key store: PEM, JKS or PKCS12. It is detected for files; PEM text needs PEM."""
     ssl_keystore_key: str | None
     """Private key as PEM text (PKCS#8), instead of a key store file."""
     ssl_keystore_certificate_chain: str | None
     """Certificate chain as PEM text, beginning with the certificate of the key in ssl.keystore.key."""
     ssl_key_password: str | None
-    """Password of the key; by default that of the key store."""
+    """Password of a key in PEM or JKS; by default, in JKS, that of the key store."""
     ssl_endpoint_identification_algorithm: str
     """https: the broker's certificate must match its host name; empty: any name."""
     ssl_enabled_protocols: str | Sequence[str]
-    """Enabled TLS versions."""
+    """Enabled TLS versions, TLSv1.2 and TLSv1.3, separated by commas."""
     ssl_protocol: str
-    """The newest TLS version to use."""
+    """The newest TLS version to use: TLSv1.2, TLSv1.3 or TLS (the same)."""
     ssl_cipher_suites: str | Sequence[str]
     """Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults."""
     ssl_context: Any

@@ -28,15 +28,15 @@ class ConsumerOptions(ClientOptions, total=False):
     fetch_max_wait_ms: int
     """Maximum time in milliseconds that the broker waits for fetch.min.bytes."""
     fetch_max_bytes: int
-    """Maximum bytes of a fetch response."""
+    """Maximum bytes of a fetch response; a larger first batch is returned nevertheless."""
     max_partition_fetch_bytes: int
-    """Maximum bytes of one partition in a fetch response."""
+    """Maximum bytes of one partition in a fetch response; a larger first batch is returned nevertheless."""
     auto_offset_reset: str
     """Position if there is no valid committed offset: latest, earliest, none (raise an error) or by_duration:PT1H (the
     first record of the last hour).
     """
     enable_auto_commit: bool
-    """Commit offsets automatically, within poll()."""
+    """Commit offsets automatically, in poll() and close()."""
     auto_commit_interval_ms: int
     """Interval in milliseconds between automatic commits."""
     max_poll_records: int

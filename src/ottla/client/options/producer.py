@@ -28,7 +28,9 @@ class ProducerOptions(ClientOptions, total=False):
     acks: int | Literal["all"]
     """Acknowledgements to wait for: 0 (none), 1 (the leader) or all (every in-sync replica)."""
     enable_idempotence: bool
-    """Prevent duplicates and reordering when batches are retried. Requires acks=all."""
+    """Prevent duplicates and reordering when batches are retried. Requires acks=all, retries above 0, and
+    max.in.flight.requests.per.connection of at most 5.
+    """
     transactional_id: str | None
     """Id of the producer for transactions. Use the same id after a restart; None: no transactions."""
     transaction_timeout_ms: int
@@ -52,13 +54,17 @@ class ProducerOptions(ClientOptions, total=False):
     buffer_memory: int
     """Maximum memory in bytes of records that wait to be sent; beyond it send() blocks."""
     max_block_ms: int
-    """Maximum time in milliseconds that send() waits for metadata and memory."""
+    """Maximum time in milliseconds that send() waits for metadata and memory, and methods of transactions for the
+    brokers.
+    """
     block_on_buffer_full: bool
     """Deprecated since Kafka 0.9: true lets send() block without a limit."""
     metadata_fetch_timeout_ms: int | None
     """Older name of max.block.ms, from Kafka before 0.11."""
     timeout_ms: int | None
-    """Older name of request.timeout.ms as the time that a leader waits for replicas, from Kafka before 0.11."""
+    """Option of Kafka before 0.11: maximum time in milliseconds that a leader waits for replicas; by default
+    request.timeout.ms.
+    """
     max_request_size: int
     """Maximum size in bytes of a record and of a request."""
     max_in_flight_requests_per_connection: int

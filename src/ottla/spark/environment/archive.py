@@ -1,8 +1,8 @@
 """Creates a zip archive of Ottla and its dependencies for Spark executors (`--archives FILE#ottla-env`).
 
 `--py-files` is not sufficient, because Python cannot import compiled modules (codecs, CRC, pyarrow) from a zip file.
-Spark unpacks an archive. Executors need no installed packages, but the same minor version of Python and the same
-platform.
+Spark unpacks an archive. Executors need no installed packages except Spark's own, but the same minor version of Python
+and the same platform.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def write_archive(path: Path, without: Iterable[str] = (), more: Iterable[str] =
 
     Args:
         path: the file to write.
-        without: packages that the executors already have; their own dependencies are left out as well.
+        without: packages that the executors already have; dependencies that only they have are left out as well.
         more: further installed packages that the job needs.
 
     Raises:
@@ -64,7 +64,7 @@ def python_name() -> str:
 
 
 def import_paths() -> list[str]:
-    """Return the directories from which Ottla and other packages are imported, for PYTHONPATH of another Python."""
+    """Return the directory of Ottla and that of installed packages (purelib), for PYTHONPATH of another Python."""
     spec = find_spec("ottla")
     assert spec is not None
     assert spec.origin is not None
@@ -85,8 +85,9 @@ def _check_left_out(without: frozenset[str], more: list[str]) -> None:
 
 
 def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]:
-    """Return all installed distributions that Ottla's extras for Spark, or the packages in `more`, depend on, directly
-    or indirectly.
+    """Return the packages in `more`, and all installed distributions that they or Ottla's extras for Spark depend on,
+    directly or indirectly. Those in `without`, and those that Spark brings, are left out; so are dependencies that only
+    they have.
     """
     for name in more:
         try:
@@ -111,7 +112,7 @@ def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]
 
 
 class Required(NamedTuple):
-    """A distribution that another one requires."""
+    """A requirement: the name of a distribution, and its extras."""
 
     name: str
     extras: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Configs with which Spark's JVM and its Python workers on one machine communicate over Unix domain sockets.
+"""Configs with which Spark's JVM and its Python workers communicate over Unix domain sockets.
 
 They transfer rows with less CPU time than TCP, Spark's default. Buffers are also larger. The sockets have a directory
 of their own, because Spark leaves a file of each session behind.
@@ -17,11 +17,11 @@ from functools import cache
 from typing import Final
 
 LONGEST: Final = 104 - len("/.00000000-0000-0000-0000-000000000000.sock")
-"""Maximum length of the directory's path. The path of a socket may have 104 characters, and the rest is its name."""
+"""Maximum length of the directory's path: the path of a socket, which includes its name, may have 104 characters."""
 
 BUFFER_BYTES: Final = 256 * 1024
-"""The size in bytes of reads by the JVM and the workers, which is the capacity of a socket. With Spark's default of 64
-KiB, CPU time is 4 % higher.
+"""The size in bytes of the buffers with which the JVM and the workers read. With Spark's default of 64 KiB, CPU time is
+4 % higher.
 """
 
 

@@ -1,6 +1,6 @@
 """Support for Spark 4.0 and 4.1: names that pyspark lacks in these versions, and configs that they need.
 
-Everything else that depends on Spark's version is decided by `HAS_READ_LIMITS`.
+`HAS_READ_LIMITS` also decides which stream reader is used.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ else:
         """Stands for Spark's class."""
 
     class SupportsTriggerAvailableNow:
-        """Stands for Spark's class. Spark 4.0 and 4.1 look up the end of such a query once, for every source."""
+        """Stands for Spark's class. With AVAILABLE_NOW_CONFIGS, Spark 4.0 and 4.1 look up the end of a query once."""
 
 
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):

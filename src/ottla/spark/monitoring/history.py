@@ -1,7 +1,7 @@
 """The history of a session's streaming queries, from the time when the monitor first received an event of each.
 
-The threads that deliver Spark's events write it; terminal, metrics and report read it. `Histories` has the lock. If a
-query is restarted from its checkpoint, its history continues, because its id stays the same.
+The threads that deliver Spark's events write it; other threads read it, such as that of the terminal. `Histories` has
+the lock. If a query is restarted from its checkpoint, its history continues, because its id stays the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUNNING, ENDED, FAILED = "running", "ended", "failed"
 
 @dataclass
 class QueryHistory:
-    """The history of one query: totals, and the last micro-batches. Times are in milliseconds."""
+    """The history of one query: totals, and the last micro-batches. `milliseconds` is the duration of all of them."""
 
     query_id: str
     name: str
@@ -46,7 +46,7 @@ class QueryHistory:
 
     @property
     def rows_per_second(self) -> float:
-        """The number of rows divided by the total time of micro-batches."""
+        """The number of rows divided by the total duration of micro-batches in seconds; 0 before the first."""
         return 1000 * self.rows / self.milliseconds if self.milliseconds else 0.0
 
     @property
@@ -78,8 +78,8 @@ class QueryHistory:
             self.durations_ms[phase] = self.durations_ms.get(phase, 0) + sign * duration
 
     def to_json(self, max_recent: int = MOST_BATCHES) -> dict[str, Any]:
-        """Return the history as JSON values, with the last `max_recent` micro-batches. Spark's names are used for what
-        Spark reports.
+        """Return the history as JSON values: totals, and the last `max_recent` micro-batches in `recent`. Most totals
+        of values that Spark reports have Spark's names.
         """
         return {
             "id": self.query_id,
@@ -102,7 +102,10 @@ class QueryHistory:
 
 
 class Histories:
-    """The histories of a session's queries, the oldest first. Thread-safe."""
+    """The histories of a session's queries, the oldest first. Thread-safe.
+
+    Beyond MOST_QUERIES, a new query replaces the oldest one that has ended or, if all run, the oldest one.
+    """
 
     def __init__(self) -> None:
         self._queries: dict[str, QueryHistory] = {}
@@ -115,12 +118,12 @@ class Histories:
             query.status, query.error = RUNNING, None
 
     def progressed(self, batch: MicroBatch) -> None:
-        """Record a completed micro-batch."""
+        """Record the progress of a micro-batch."""
         with self._changed:
             self._query(batch.query_id, batch.name).add(batch)
 
     def ended(self, query_id: str, error: str | None) -> None:
-        """Record that a query was stopped or has failed."""
+        """Record that a query has failed with `error`, or was stopped if that is None. Unknown queries are ignored."""
         with self._changed:
             if query_id in self._queries:
                 query = self._queries[query_id]

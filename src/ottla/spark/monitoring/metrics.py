@@ -1,6 +1,6 @@
 """Metrics of streaming queries, as gauges in `ottla.metrics`, so that its reporters can be used.
 
-Metrics of lag have the names of Spark's Kafka connector, in Kafka's spelling.
+The minimum, maximum and average lag of a query have the names of Spark's Kafka connector, in Kafka's spelling.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUERY_METRICS: Final = (
     ),
     QueryMetric(
         "input-rows-rate",
-        "The number of rows that arrive per second.",
+        "The number of rows that arrived per second before the last micro-batch.",
         _of_last_batch(lambda b: b.input_rows_per_second),
     ),
     QueryMetric(
@@ -82,8 +82,8 @@ QUERY_METRICS: Final = (
         lambda q: q.state.disk_bytes if q.state else 0,
     ),
 )
-"""The metrics with only the tag query. In addition, offsets-behind-latest has the tag topic, and duration-ms the tag
-phase.
+"""The metrics of each query, with the tag query. In addition, each topic has offsets-behind-latest with the tags query
+and topic, and each phase has duration-ms with the tags query and phase.
 """
 
 

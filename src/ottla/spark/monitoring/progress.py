@@ -2,7 +2,7 @@
 with or without Spark Connect.
 
 The lag of a query is known for sources that report both `endOffset` and `latestOffset` in the form of Spark's Kafka
-connector, `{"topic": {"0": 12}}`: format("ottla") and format("kafka").
+connector, `{"topic": {"0": 12}}`, such as format("ottla") and format("kafka").
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class State(NamedTuple):
     rows: int
     memory_bytes: int
     disk_bytes: int
-    """The size of the files of the RocksDB state store; 0 if the state is in memory."""
+    """The size of the SST files of the RocksDB state store; 0 if Spark does not report it."""
 
 
 class MicroBatch(NamedTuple):
@@ -35,12 +35,12 @@ class MicroBatch(NamedTuple):
     """The start time of the micro-batch in ISO 8601."""
     rows: int
     rows_per_second: float
-    """The number of rows processed per second."""
+    """The number of rows processed per second; 0 if Spark does not report it."""
     input_rows_per_second: float
-    """The number of rows per second that have arrived since the previous micro-batch."""
+    """The number of rows per second that have arrived since the previous micro-batch; 0 if Spark does not report it."""
     milliseconds: int
     durations_ms: Mapping[str, int]
-    """The duration of each phase by Spark's name: latestOffset, queryPlanning, walCommit, addBatch, commitOffsets…"""
+    """The duration of each phase by Spark's name, such as latestOffset, queryPlanning, walCommit or addBatch."""
     behind: Behind
     """The number of unread offsets; empty if no source reports it."""
     state: State | None
@@ -48,7 +48,7 @@ class MicroBatch(NamedTuple):
 
 
 def micro_batch(progress: Mapping[str, Any]) -> MicroBatch:
-    """Parse the JSON document of a progress."""
+    """Return the micro-batch of a StreamingQueryProgress, given as parsed JSON."""
     durations = {str(k): int(v) for k, v in (progress.get("durationMs") or {}).items()}
     return MicroBatch(
         query_id=str(progress["id"]),

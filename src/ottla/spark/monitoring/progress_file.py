@@ -2,8 +2,8 @@
 shows.
 
 The file is replaced as a whole: every second while its content changes, and every five seconds otherwise. An older file
-therefore belongs to a process that was killed. The file remains when its process ends. The newest 100 files of a
-directory are retained.
+in which isClosed is false therefore belongs to a process that was killed or stopped responding. The file remains when
+its process ends. When a process starts, it deletes all but the newest 100 files of the directory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ProgressFile:
         directory: the directory, which is created if it does not exist. The umask determines who may read the file.
         kind: QUERIES or PIPELINE, which the content describes.
         name: the name of the application or project, which is shown.
-        content: returns the fields of the document; called in the thread.
+        content: returns the fields of the document; called by `start`, by the thread and by `close`.
     """
 
     def __init__(self, directory: Path, kind: str, name: str, content: Callable[[], Mapping[str, Any]]) -> None:
@@ -69,7 +69,7 @@ class ProgressFile:
         return self
 
     def close(self) -> None:
-        """Write the file a last time, and stop the thread. May be called repeatedly."""
+        """Stop the thread, and write the file a last time, with isClosed. May be called repeatedly."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -99,8 +99,8 @@ class ProgressFile:
 
 
 def progress_files(directory: Path) -> list[Path]:
-    """Return the progress files in a directory, the newest first. Return an empty list if the directory does not
-    exist.
+    """Return the progress files in a directory, the newest first. Return an empty list if the directory cannot be
+    read.
     """
     by_age: list[tuple[float, Path]] = []
     with contextlib.suppress(OSError):

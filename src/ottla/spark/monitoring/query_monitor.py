@@ -1,5 +1,5 @@
-"""The query monitor: a StreamingQueryListener that collects the history of queries for the terminal, metrics and
-reports.
+"""The query monitor: a StreamingQueryListener that collects the history of queries for the terminal, metrics, reports
+and the progress file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class QueryMonitor:
     ) -> None:
         self.histories: Histories = Histories()
         self.metrics: Metrics = Metrics(namespace=NAMESPACE, reporters=reporters)
-        """The metrics of the queries. Reporters get them."""
+        """The metrics of the queries, which the reporters receive."""
         self._spark = spark
         self._listener = _Listener(self.histories, QueryMetrics(self.metrics, self.histories))
         self._terminal = Terminal(self.histories, _tasks_of(spark)) if terminal else None
@@ -65,7 +65,9 @@ class QueryMonitor:
         self._open = False
 
     def start(self) -> QueryMonitor:
-        """Start receiving events."""
+        """Start receiving events, and return this monitor. Raises ConfigurationError if the progress directory cannot
+        be written to.
+        """
         if self._progress is not None:
             self._progress.start()
         _settle_accumulators(self._spark)
@@ -82,7 +84,9 @@ class QueryMonitor:
         self.close()
 
     def close(self) -> None:
-        """Wait for the events of queries that have ended, and stop receiving events. May be called repeatedly."""
+        """Wait up to 10 s for the events of queries that have ended, stop receiving events, and close the terminal
+        output, the progress file and the reporters. May be called repeatedly.
+        """
         if not self._open:
             return
         self._open = False
@@ -110,8 +114,8 @@ class QueryMonitor:
             return {"queries": [query.to_json(MAX_RECENT) for query in queries]}
 
     def report(self, path: str | Path, title: str = "Streaming queries") -> Path:
-        """Write a report, and return its path. The suffix .html selects a page with a chart, .png only the chart.
-        Requires `ottla[watch]`.
+        """Write a report, and return its path. The suffix .png selects only the charts, any other suffix an HTML page.
+        Raises ImportError if packages of `ottla[watch]` are missing.
         """
         from ottla.spark.optional_dependencies import optional_dependency
 
@@ -122,7 +126,7 @@ class QueryMonitor:
 
 
 class _Listener(StreamingQueryListener):
-    """Receives Spark's events, each in a separate thread."""
+    """Stores Spark's events in the histories, and registers the metrics of new queries."""
 
     def __init__(self, histories: Histories, metrics: QueryMetrics) -> None:
         self._histories = histories
@@ -158,7 +162,7 @@ def _settle_accumulators(spark: SparkSession) -> None:
 
 def _tasks_of(spark: SparkSession) -> Any:
     """Return a function that returns the numbers of finished and of all tasks of running jobs, or None if no job is
-    running. With Spark Connect, which does not report tasks, the function always returns None.
+    running or the session is ending. With Spark Connect, which does not report tasks, it always returns None.
     """
     from pyspark.sql.utils import is_remote
 

@@ -1,4 +1,4 @@
-"""The report on streaming queries: rows, time by phase, and lag."""
+"""The report on streaming queries: rows, time by phase, lag and state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_CHARTED: Final = 4
 
 
 def write(queries: Sequence[QueryHistory], path: Path, title: str) -> Path:
-    """Write an HTML page, or only the chart if the path ends in .png. Return the path."""
+    """Write an HTML page, or only the charts if the path ends in .png. Return the path."""
     report = report_of(queries, title)
     if path.suffix == ".png":
         chart.draw(report, path)

@@ -1,5 +1,5 @@
-"""Shows the queries on a terminal: as a table that is updated if rich is installed, otherwise as a line from time to
-time.
+"""Shows the queries on stderr or another stream: as a table that is updated if it is a terminal and rich is installed,
+otherwise as lines from time to time.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def cells(query: QueryHistory) -> list[str]:
 
 
 def line(query: QueryHistory) -> str:
-    """Return a line of text about a query."""
+    """Return a line of text with the values of a query's row."""
     row = dict(zip(COLUMNS, cells(query), strict=True))
     parts = [f"{row['query']}: batch {row['batch'] or '-'}", f"{row['rows']} rows"]
     if query.last is not None:

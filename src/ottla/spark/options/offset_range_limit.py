@@ -33,34 +33,38 @@ class Latest:
 
 @dataclass(frozen=True)
 class Specific:
-    """An offset per partition; -2 is the earliest, -1 the latest. All partitions of the read must be present."""
+    """An offset for each partition of the read; -2 is the earliest, -1 the latest offset."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class AtTimestamps:
-    """A timestamp per partition in milliseconds since 1970, for the first record at or after it."""
+    """A timestamp in milliseconds since 1970 for each partition of the read. It stands for the offset of the first
+    record at or after it.
+    """
 
     timestamps: Mapping[TopicPartition, int]
     latest_if_none: bool
-    """Whether a partition without such a record is read from its end. If not, it is an error."""
+    """Whether the timestamp stands for the end offset if there is no such record. If false, that is an error."""
 
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """A timestamp in milliseconds since 1970, for the first record at or after it in each partition."""
+    """A timestamp in milliseconds since 1970. It stands for the offset of the first record at or after it in each
+    partition.
+    """
 
     timestamp: int
     latest_if_none: bool
-    """Whether a partition without such a record is read from its end. If not, it is an error."""
+    """Whether it stands for the end offset of partitions without such a record. If false, that is an error."""
 
 
 OffsetRangeLimit = Earliest | Latest | Specific | AtTimestamps | AtTimestamp
 
 
 def moves(bound: OffsetRangeLimit) -> bool:
-    """Return whether the position depends on new records, so that a second lookup may return another offset."""
+    """Return whether the offsets depend on new records, so that a second lookup may return others."""
     match bound:
         case Earliest():
             return False

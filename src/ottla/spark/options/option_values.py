@@ -1,5 +1,5 @@
-"""Parsers of option values. Each takes the text of an option, and raises ValueError with a description of valid
-values.
+"""Parsers of option values: each takes the text of an option, and raises ValueError with a description of valid
+values. `get` and `get_or` look up an option and parse its value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ T = TypeVar("T")
 
 def get(lowered: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
     """Return the parsed value of an option; None if it is not set. Raises ConfigurationError, which contains the
-    option, the value and the reason.
+    option, the value and the reason, for an invalid value.
+
+    `lowered` has the options by their names in lower case.
     """
     text = lowered.get(name.lower())
     if text is None:
@@ -81,7 +83,9 @@ _UNITS_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3
 
 
 def duration_ms(text: str) -> int:
-    """Parse a duration in Spark's notation, such as 15m, and return it in milliseconds."""
+    """Parse a duration in Spark's notation, such as 15m, and return it in milliseconds, rounded down. A number without
+    a unit is in milliseconds.
+    """
     match = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     if not match or match[2] not in _UNITS_MS:
         raise ValueError("expected a duration such as 500ms, 30s, 15m or 1h")

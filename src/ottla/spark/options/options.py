@@ -1,4 +1,4 @@
-"""The options of reads with `format("ottla")`, and their validation. They include the options of Spark's Kafka
+"""The options of reads with `format("ottla")`, and their validation. They include those of reads with Spark's Kafka
 connector.
 
 The docs and the check for unknown options are derived from the table `OPTIONS`.
@@ -44,7 +44,7 @@ log: Final = logging.getLogger("ottla.spark")
 
 
 class OptionRow(NamedTuple):
-    """An option in the table of the docs."""
+    """An option in the table of the docs. `applies_to` is batch, stream or both; an empty `default` stands for none."""
 
     name: str
     default: str
@@ -55,23 +55,51 @@ class OptionRow(NamedTuple):
 OPTIONS = (
     OptionRow("assign", "", "both", 'Partitions to read: {"topicA": [0, 1]}.'),
     OptionRow("subscribe", "", "both", "Topics to read, separated by commas."),
-    OptionRow("subscribePattern", "", "both", "Regular expression: topics that contain a match are read."),
-    OptionRow("startingOffsets", "earliest (batch), latest (stream)", "both", "earliest, latest or offsets as JSON."),
-    OptionRow("endingOffsets", "latest", "batch", "latest or offsets as JSON; a stream has no end."),
+    OptionRow(
+        "subscribePattern",
+        "",
+        "both",
+        "Regular expression: topics whose names contain a match are read, except internal topics.",
+    ),
+    OptionRow(
+        "startingOffsets",
+        "earliest (batch), latest (stream)",
+        "both",
+        "earliest, latest (only streams) or offsets as JSON, with -2 for earliest and -1 for latest. A stream with a "
+        "checkpoint continues there instead.",
+    ),
+    OptionRow(
+        "endingOffsets",
+        "latest",
+        "batch",
+        "latest or offsets as JSON, which are exclusive, with -1 for latest; a stream has no end.",
+    ),
     OptionRow(
         "startingTimestamp",
         "",
         "both",
-        "Timestamp in milliseconds since 1970 at which to start; overrides the other two options for the start.",
+        "Timestamp in milliseconds since 1970 at which to start; overrides startingOffsetsByTimestamp and "
+        "startingOffsets.",
     ),
     OptionRow(
         "endingTimestamp",
         "",
         "batch",
-        "Timestamp in milliseconds since 1970 at which to end; overrides the other two options for the end.",
+        "Timestamp in milliseconds since 1970 before which to end; overrides endingOffsetsByTimestamp and "
+        "endingOffsets.",
     ),
-    OptionRow("startingOffsetsByTimestamp", "", "both", "Timestamp per partition as JSON; overrides startingOffsets."),
-    OptionRow("endingOffsetsByTimestamp", "", "batch", "Timestamp per partition as JSON; overrides endingOffsets."),
+    OptionRow(
+        "startingOffsetsByTimestamp",
+        "",
+        "both",
+        "Timestamp in milliseconds since 1970 per partition, as JSON; overrides startingOffsets.",
+    ),
+    OptionRow(
+        "endingOffsetsByTimestamp",
+        "",
+        "batch",
+        "Timestamp in milliseconds since 1970 per partition, as JSON; overrides endingOffsets.",
+    ),
     OptionRow(
         "startingOffsetsByTimestampStrategy",
         "error",
@@ -89,27 +117,34 @@ OPTIONS = (
         "maxOffsetsPerTrigger",
         "",
         "stream",
-        "Maximum number of offsets per micro-batch, divided among the partitions in proportion to their lag.",
+        "Approximate maximum number of offsets per micro-batch, divided among the partitions in proportion to their "
+        "lag. Requires Spark 4.2.",
     ),
     OptionRow(
         "minOffsetsPerTrigger",
         "",
         "stream",
-        "Minimum number of offsets per micro-batch; it is delayed until there are as many, or until maxTriggerDelay.",
+        "Minimum number of offsets per micro-batch: a micro-batch is delayed until there are as many, or for "
+        "maxTriggerDelay. Requires Spark 4.2.",
     ),
-    OptionRow("maxTriggerDelay", "15m", "stream", "Maximum delay of a micro-batch by minOffsetsPerTrigger."),
+    OptionRow(
+        "maxTriggerDelay",
+        "15m",
+        "stream",
+        "Maximum delay by minOffsetsPerTrigger after the previous micro-batch, such as 30s or 15m.",
+    ),
     OptionRow(
         "commitGroupId",
         "",
         "stream",
         "Consumer group for which processed offsets are committed, so that tools can show the lag.",
     ),
-    OptionRow("includeHeaders", "false", "both", "Whether rows contain a column headers."),
+    OptionRow("includeHeaders", "false", "both", "Whether rows have the column headers."),
     OptionRow(
         "failOnDataLoss",
         "true",
         "both",
-        "Whether the query fails if offsets are missing; if false, a warning is logged.",
+        "Whether the query fails if offsets are missing; if false, it logs a warning and continues.",
     ),
     OptionRow(
         "filterPushdown",
@@ -148,12 +183,12 @@ OPTIONS = (
         "kafkaConsumer.pollTimeoutMs",
         "120000",
         "both",
-        "Maximum time in milliseconds for which a task waits for the next record.",
+        "Maximum time in milliseconds for which a task waits for the next record before it fails.",
     ),
     OptionRow("fetchOffset.numRetries", "3", "both", "Number of retries after a failed lookup of offsets."),
     OptionRow("fetchOffset.retryIntervalMs", "10", "both", "Time in milliseconds before each retry."),
 )
-"""All options except those that begin with kafka., which are passed to the consumer unchanged."""
+"""The options of reads, except those that begin with kafka., which are passed to the consumer."""
 
 # Options of the connector for features that this source lacks. They are accepted, so that a job only has to change the
 # format.
@@ -171,7 +206,7 @@ FORBIDDEN_KAFKA = {
     "enable.auto.commit": "remove it; Spark stores offsets in its checkpoint",
     "interceptor.classes": "remove it; interceptors could change what Spark reads",
 }
-"""Consumer options that Spark controls, and what to use instead."""
+"""Consumer configs that are rejected, and what to do instead."""
 _BOOTSTRAP = "kafka.bootstrap.servers"
 
 
@@ -207,7 +242,7 @@ class SourceOptions:
     commit_group_id: str | None = None
     include_headers: bool = False
     columns: tuple[str, ...] = ()
-    """The columns that the query's own schema contains; empty for all columns."""
+    """The columns of the rows; empty for the default columns."""
     fail_on_data_loss: bool = True
     retries: int = 3
     retry_interval_ms: int = 10
@@ -221,7 +256,7 @@ class SourceOptions:
     table_catalog_config: str = ""
     table_directory: str = ""
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """Consumer configs with Kafka's names, including bootstrap.servers."""
+    """Consumer configs with Kafka's names, including bootstrap.servers unless log directories are read."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -230,8 +265,8 @@ class SourceOptions:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Validate the options of a read. Their names are case-insensitive. Raises ConfigurationError, which contains the
-    option.
+    """Validate the options of a read, and return them. Their names are case-insensitive, and unknown ones are logged.
+    Raises ConfigurationError, which names the option.
     """
     warn_of_unknown(options, [row.name for row in OPTIONS], "source")
     return _checked(options, streaming)
@@ -312,7 +347,9 @@ def connection_options(kafka: Mapping[str, str]) -> dict[str, str]:
 
 
 def warn_of_unknown(options: Mapping[str, str], names: Iterable[str], side: str, source: str = "ottla") -> None:
-    """Log a warning for each unknown option, with the most similar known one."""
+    """Log a warning for each unknown option, with the most similar known one if there is one. Options that begin with
+    kafka. are not checked.
+    """
     names_by_lower_case = {name.lower(): name for name in (*names, *_WITHOUT_EFFECT)}
     for name in options:
         if name.lower() not in names_by_lower_case and not name.lower().startswith("kafka."):

@@ -1,5 +1,5 @@
-"""The options of writes with `format("ottla")`, and the columns that they accept. The options include those of Spark's
-Kafka connector, and the columns are the same.
+"""The options of writes with `format("ottla")`, and the columns that they accept, which are those of Spark's Kafka
+connector.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ SINK_OPTIONS: Final = (
         "topic.creation.default.*",
         "",
         "both",
-        "Configs with which the topic in topic is created if it is missing, as in Kafka Connect (KIP-158): partitions, "
-        "replication.factor, and any topic config, such as topic.creation.default.ottla.table.format.",
+        "Configs with which the topic in the option topic is created if it is missing, as in Kafka Connect (KIP-158): "
+        "partitions and replication.factor (-1, the default: the brokers' default), and any topic config, such as "
+        "topic.creation.default.ottla.table.format.",
     ),
     *ONCE_OPTIONS,
 )
-"""All options of the sink except those that begin with kafka., which are passed to the producer unchanged."""
+"""The options of the sink, except those that begin with kafka., which are passed to the producer."""
 
 FORBIDDEN: Final = {
     "key.serializer": "cast the column key to string or binary",
@@ -61,11 +62,13 @@ IDEMPOTENCE: Final = "kafka.enable.idempotence"
 CREATION: Final = "topic.creation.default."
 """The prefix of options with which a missing topic is created."""
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""The maximum timeout that brokers accept by default. A transaction is open as long as its task computes rows."""
+"""The maximum timeout that brokers accept by default, because a transaction is open as long as its task computes
+rows.
+"""
 
 
 class Creation(NamedTuple):
-    """The properties of a new topic. -1: the brokers' default."""
+    """The properties of a new topic. A number of -1 stands for the brokers' default."""
 
     partitions: int
     replication_factor: int
@@ -83,7 +86,7 @@ class SinkOptions:
     kafka: Mapping[str, str] = field(default_factory=dict)
     """Producer configs with Kafka's names, including bootstrap.servers."""
     creation: Creation | None = None
-    """The properties with which a missing topic is created; None to leave that to the brokers."""
+    """The properties with which the sink creates a missing topic; None if it does not create topics."""
 
     @property
     def transaction_timeout_ms(self) -> int:
@@ -97,8 +100,8 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Validate the options of a write. Their names are case-insensitive. Raises ConfigurationError, which contains the
-    option.
+    """Validate the options of a write, and return them. Their names are case-insensitive, and unknown ones are logged.
+    Raises ConfigurationError, which names the option.
     """
     lowered = {name.lower(): value for name, value in options.items()}
     if lowered.get(IDEMPOTENCE, "").strip().lower() == "true":
@@ -149,8 +152,8 @@ def _check_fits_transactions(kafka: Mapping[str, str]) -> None:
 
 
 def batch_id(lowered: Mapping[str, str]) -> int | None:
-    """Return the option batchId, for a foreachBatch in which Spark does not report the micro-batch. Raises
-    ConfigurationError if sinkId is missing.
+    """Return the option batchId, for a foreachBatch in which Spark does not report the micro-batch; None if it is not
+    set. Raises ConfigurationError if it is invalid, or if sinkId is missing.
     """
     value = get(lowered, "batchId", not_negative)
     if value is not None and not lowered.get("sinkid", "").strip():

@@ -13,7 +13,7 @@ _MOST_LABELS = 24
 
 
 def draw(report: Report, path: Path) -> None:
-    """Write the chart as a PNG file."""
+    """Write all bar charts of the report to one PNG file."""
     # The object interface: pyplot would look for a display, and keep figures alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

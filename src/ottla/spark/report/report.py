@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class TableData(NamedTuple):
-    """A table: its title, its columns, and its cells as text. All columns but the first contain numbers."""
+    """A table: its title, its columns, and its cells as text. All columns but the first are right-aligned."""
 
     title: str
     columns: Sequence[str]
@@ -26,7 +26,7 @@ class Bars(NamedTuple):
     labels: Sequence[str]
     values: Sequence[float]
     is_series: bool = False
-    """Whether the labels have a natural order, such as months; other bars are sorted by value."""
+    """Whether the labels have a natural order, such as months; the HTML page sorts other bars by value."""
 
 
 class Multiples(NamedTuple):
@@ -57,11 +57,13 @@ class Report:
     bars: Sequence[Bars]
     rates: Sequence[tuple[str, str]] = field(default=())
     figures: Sequence[Figure] = field(default=(), kw_only=True)
-    """The figures of the page, if they are not `bars`."""
+    """The figures of the HTML page; empty for `bars`."""
 
 
 def provenance(*packages: str) -> list[tuple[str, str]]:
-    """Return the environment of a report: versions of Ottla, Python and these packages, machine, time."""
+    """Return the environment of a report: versions of Ottla, Python and those of `packages` that are installed, the
+    machine, and the time.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     rows = []

@@ -1,7 +1,7 @@
 """Figures of a report as HTML with inline SVG, for light and dark pages and narrow screens.
 
-Texts are HTML beside the drawings, so that they keep their size on a phone. Colours are CSS variables of the page: the
-accent marks the largest value, the one that a reader looks for; all other bars are grey.
+Except in calendars, texts are HTML beside the drawings, so that they keep their size on a phone. Colours are CSS
+variables of the page. The accent marks the bar with the largest value; other bars are grey.
 """
 
 from __future__ import annotations
@@ -117,6 +117,6 @@ def _calendar(calendar: Calendar) -> str:
 
 
 def _bounds(values: Sequence[float]) -> list[float]:
-    """Return the upper bounds of all shades but the darkest: a fifth of the days is in each."""
+    """Return the upper bounds of all shades but the darkest, such that each shade has about a fifth of the days."""
     ordered = sorted(values)
     return [ordered[min(len(ordered) - 1, len(ordered) * step // _STEPS)] for step in range(1, _STEPS)]

@@ -35,8 +35,8 @@ BATCHES: Final = sa.Table(
 
 
 def locked_marker(connection: sa.Connection, task: Task, table: str) -> Marker:
-    """Return the task's last marker, which is created if it does not exist. Its row is locked until the end of the
-    transaction.
+    """Return the task's last marker. If there is none, it is created with the micro-batch -1. Its row is locked until
+    the end of the transaction.
     """
     nothing = {"query": task.query, "written_table": table, "task": task.partition, "batch_id": -1, "row_count": 0}
     connection.execute(_insert_missing(connection.dialect.name), nothing)

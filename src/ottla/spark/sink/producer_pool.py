@@ -7,8 +7,9 @@ therefore does not depend on the state of the idle producer, even with failures,
 executors.
 
 A producer returns to the pool only after a commit, or if it has not begun a transaction. After any error it is closed.
-Idle producers are closed after `IDLE_SECONDS`, and when the process ends. Producers are used for `LIFE_SECONDS` at
-most, so that renewed certificates take effect. The pool of a forked process starts empty.
+Producers that have been idle for `IDLE_SECONDS` are closed, by a timer, and all when the process ends. A producer that
+is older than `LIFE_SECONDS` does not return to the pool, so that renewed certificates take effect. The pool of a forked
+process starts empty.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TaskProducer(KafkaProducer):
 
 
 class TaskClients(NamedTuple):
-    """A producer, and an admin client with which markers are read."""
+    """A producer, an admin client with which markers are read, and the monotonic time of their creation."""
 
     producer: TaskProducer
     admin: KafkaAdminClient
@@ -75,8 +76,8 @@ class ProducerPool:
 
     @contextmanager
     def clients(self, options: Options, connection: Options) -> Iterator[TaskClients]:
-        """Yield clients with these options, for this task only until the context exits. They are closed if the
-        block raises.
+        """Context manager: return clients with these options, which no other task uses until the context exits. They
+        are closed if the block raises.
         """
         key = tuple(sorted(options.items()))
         clients = self._take(key) or _start(options, connection)

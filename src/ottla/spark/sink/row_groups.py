@@ -25,7 +25,7 @@ class RowGroup(NamedTuple):
 
 def row_groups(batch: pa.RecordBatch, topic: str | None) -> Iterator[RowGroup]:
     """Yield the rows of a batch grouped by topic and partition, in their original order within each group. Raises
-    ConfigurationError for a row without a topic.
+    ConfigurationError for a row without a topic or with a negative partition.
     """
     columns = {name.lower(): batch.column(i) for i, name in enumerate(batch.schema.names)}
     topics = None if topic is not None else columns["topic"].dictionary_encode()
@@ -48,7 +48,7 @@ _PARTITIONS = 1 << 32
 
 def _codes(rows: int, topics: pa.DictionaryArray | None, partitions: pa.Array | None) -> pa.Array:
     """Encode the topic and partition of each row as a number. The partition is encoded as its number plus one, or as 0
-    if the row has none.
+    if the row has none. Raises ConfigurationError for a negative partition.
     """
     numbers = pa.repeat(pa.scalar(0, pa.int64()), rows) if topics is None else topics.indices.cast(pa.int64())
     codes = pc.multiply(numbers, _PARTITIONS)

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 HELD_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size in bytes of rows in memory. If there are more, all rows are stored in a file."""
+"""The maximum size in bytes of a task's rows in memory. Larger ones are all stored in a file."""
 
 
 class SpillBuffer:

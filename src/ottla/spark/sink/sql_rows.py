@@ -13,9 +13,9 @@ from ottla.errors import ConfigurationError
 def rows_of(batch: pa.RecordBatch, keys: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return the rows as dictionaries.
 
-    With `keys`, they are sorted by key, so that tasks that update the same rows lock them in the same order. If several
-    rows have the same key, only the last one is returned. Raises ConfigurationError for values that no database
-    accepts: text that is not UTF-8, years outside 1 to 9999, and null as a key.
+    With `keys`, they are ordered by key, so that tasks that update the same rows lock them in the same order. If
+    several rows have the same key, only the last one is returned. Raises ConfigurationError for values that cannot be
+    written: text that is not UTF-8, years outside 1 to 9999, and null as a key.
     """
     for key in keys:
         if batch.column(key).null_count:

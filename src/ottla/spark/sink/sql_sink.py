@@ -43,7 +43,10 @@ except ImportError as error:
 
 SQL_OPTIONS: Final = (
     OptionRow(
-        "url", "", "both", "URL of the database: sqlite:///FILE, postgresql://user@host/db or mysql://user@host/db."
+        "url",
+        "",
+        "both",
+        "URL of the database: sqlite:///FILE, postgresql://user@host/db, or mysql://user@host/db (also for MariaDB).",
     ),
     OptionRow(
         "dbtable",
@@ -66,7 +69,7 @@ ROWS_AT_ONCE: Final = 5_000
 TRIES: Final = 5
 """Maximum number of attempts of a transaction that the database rolls back because of other transactions."""
 CONNECT_SECONDS: Final = 30
-"""Default of the URL's connect_timeout in seconds. The drivers' own defaults may be minutes."""
+"""The connect timeout in seconds if the URL has no connect_timeout. The drivers' own defaults may be minutes."""
 SINK_ID_LENGTH: Final = 160
 """Maximum length of sinkId in characters. Together with the query's id (36 characters) it must fit into BATCHES."""
 
@@ -83,8 +86,8 @@ class SqlOptions:
 
 
 def sql_options(options: Mapping[str, str]) -> SqlOptions:
-    """Validate the options of a write. Their names are case-insensitive. Raises ConfigurationError, which contains the
-    option.
+    """Validate the options of a write, and return them. Their names are case-insensitive, and unknown ones are logged.
+    Raises ConfigurationError, which names the option.
     """
     lowered = {name.lower(): value.strip() for name, value in options.items()}
     warn_of_unknown(options, [row.name for row in SQL_OPTIONS], "sink", "ottla.sql")
@@ -130,7 +133,9 @@ class SqlSource(DataSource):
         return "ottla.sql"
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return the writer for `df.write`. Raises ConfigurationError for mode("overwrite")."""
+        """Create missing tables, and return the writer for `df.write`. Raises ConfigurationError for mode("overwrite"),
+        for invalid options, and if the database or the table cannot be used.
+        """
         if overwrite:
             raise ConfigurationError(
                 'mode("overwrite") is not supported: delete the rows of the table, and use mode("append")'
@@ -138,8 +143,8 @@ class SqlSource(DataSource):
         return BatchWriter(self._sink(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
-        """Return the writer for `df.writeStream`. Raises ConfigurationError for output mode complete without
-        keyColumns. With them, rows are updated.
+        """Create missing tables, and return the writer for `df.writeStream`. Raises ConfigurationError for output mode
+        complete without keyColumns, for invalid options, and if the database or the table cannot be used.
         """
         if overwrite and not sql_options(self.options).keys:
             raise ConfigurationError(
@@ -164,7 +169,7 @@ class SqlSink:
         self.types: dict[str, Any] = dict(types)
 
     def make_tables(self) -> None:
-        """Create the tables that do not exist, and check the others. Runs in the driver, because tasks would interfere
+        """Create the tables that do not exist, and check them. Runs in the driver, because tasks would interfere
         with each other. Raises ConfigurationError if a table cannot be created, or cannot be used for this write.
         """
         engine = self._engine()
@@ -363,7 +368,7 @@ def _is_collision(error: OperationalError) -> bool:
 
 
 def _patience(url: sa.URL) -> dict[str, Any]:
-    """Return the connect timeout, unless the URL contains one or the database is a file."""
+    """Return the argument for the connect timeout; none if the URL contains one or the database is a file."""
     named = "connect_timeout" in url.query or url.get_backend_name() == "sqlite"
     return {} if named else {"connect_timeout": CONNECT_SECONDS}
 

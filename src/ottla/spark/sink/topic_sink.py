@@ -1,8 +1,8 @@
 """The topic sink, `format("ottla")`: one Kafka transaction per task and micro-batch.
 
-The transactional id consists of query, topic and partition. The marker is an offset of a consumer group of the same
-name, committed in the transaction, with the id of the micro-batch. `writer` describes how this makes writes exactly
-once.
+The transactional id consists of transactionalIdPrefix, the query, the topic (if the option topic is set) and the
+partition. The marker is an offset of a consumer group of the same name, committed in the transaction, with the id of
+the micro-batch. `writer` describes how this makes writes exactly once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class TopicSink:
         return f"{self.options.prefix}-{where}-"
 
     def write(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Write a task's rows and its marker in one transaction, unless the marker says that they have been written."""
+        """Write a task's rows and its marker in one transaction, unless there are no rows, or the marker says that they
+        have been written.
+        """
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
@@ -89,8 +91,8 @@ class TopicSink:
             admin.create_topics([new], wait_for_metadata=True)
 
     def _take_over(self, producer: TaskProducer, name: str) -> None:
-        """Initialize the task's transactional id. Errors of configs are raised with a message that says what to
-        change.
+        """Initialize the task's transactional id. A timeout, and an invalid transaction timeout, are raised with a
+        message that says what to change.
         """
         try:
             producer.take_over(name)
@@ -124,8 +126,8 @@ class TopicSink:
             ) from error
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return the rows of this micro-batch that tasks other than `tasks` have written. Return None if there are
-        none, or if the brokers cannot be reached; a warning is then logged. Runs in the driver.
+        """Return the rows of this micro-batch that tasks other than `tasks` have written; None if there are none. If
+        the markers cannot be read, log a warning and return None. Runs in the driver.
         """
         try:
             with self._admin() as admin:
@@ -135,7 +137,8 @@ class TopicSink:
         except errors.KafkaError as error:
             # The tasks need the brokers; the driver needs them only for this check.
             log.warning(
-                "Could not check whether other tasks have already written rows of micro-batch %d of query %s: %s",
+                "Could not check whether other tasks have already written rows of micro-batch %d of query %s; "
+                "continuing without the check: %s",
                 task.batch_id,
                 task.query,
                 error,

@@ -5,10 +5,9 @@ micro-batch again after a crash, the task finds the marker and does not write th
 
 This requires that each task has the same rows when a micro-batch runs again. Spark guarantees that if the rows depend
 only on the sources, and are divided into the same tasks. It is not the case with `rand()`, with the current time, or
-with another number of tasks. Two checks raise an error instead of writing duplicates: a marker contains the number of
-rows, and after all tasks have ended, no marker of the micro-batch may belong to a task that does not exist now. The
-rows are not compared, because their order within a task may differ after a shuffle, and `rand()` in a column may be
-intended.
+with another number of tasks. Two checks raise an error then: a marker contains the number of rows, and after all tasks
+have ended, no marker of the micro-batch may belong to a task that has no rows now. The rows are not compared, because
+their order within a task may differ after a shuffle, and `rand()` in a column may be intended.
 
 A task does not know the number of tasks (Spark's TaskContext lacks it in Python); only the driver does, at the end. The
 second check therefore runs after the rows have been written. It is made only for the first micro-batch of each run of a
@@ -50,7 +49,7 @@ class Task(NamedTuple):
     batch_id: int
     partition: int
     run: str | None = None
-    """The run id: it identifies the time from a start of the query to its end. None if Spark does not report it."""
+    """Spark's run id, which changes when the query is restarted. None if Spark does not report it."""
 
 
 class Marker(NamedTuple):
@@ -118,14 +117,14 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Check that the micro-batch was not written by other tasks before. Raises IllegalStateError if it was."""
-        _log_commit(messages, f"micro-batch {batchId}")
+        _log_commit(messages, f"The tasks of micro-batch {batchId} have committed")
         check_tasks(self.sink, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Log the failure. Rows of tasks that have committed remain. When the micro-batch runs again, these tasks find
         their markers.
         """
-        _log_commit(messages, f"micro-batch {batchId} failed after")
+        _log_commit(messages, f"Micro-batch {batchId} failed, and some of its tasks have committed")
 
 
 class BatchWriter(SentToWorkers, DataSourceArrowWriter):
@@ -162,13 +161,13 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
         """With a sinkId, check that the micro-batch was not written by other tasks before. Raises IllegalStateError if
         it was.
         """
-        _log_commit(messages, "written")
+        _log_commit(messages, "The tasks of a batch have committed")
         if self.sink.sink_id is not None:
             check_tasks(self.sink, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log the failure. Rows of tasks that have committed remain."""
-        _log_commit(messages, "failed after")
+        _log_commit(messages, "A batch failed, and some of its tasks have committed")
 
 
 def _context() -> Any:
@@ -191,15 +190,17 @@ def _run_of(context: Any) -> str | None:
 
 
 def _log_commit(messages: Sequence[Any], what: str) -> None:
-    """Log the number of rows, and how many of them an earlier attempt had written."""
+    """Log how many rows the tasks have committed, and how many of them in an earlier attempt. `what`: the beginning of
+    the line.
+    """
     written = [message for message in messages if message is not None]
     rows, skipped = sum(m.rows for m in written), sum(m.rows for m in written if m.known)
-    log.info("%s: %d rows%s", what, rows, f", {skipped} of them written before" if skipped else "")
+    log.info("%s %d rows%s", what, rows, f", {skipped} of them in an earlier attempt" if skipped else "")
 
 
 def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
     """Raise IllegalStateError if rows of this micro-batch were written by tasks of an earlier run that have no rows
-    now.
+    now. Do nothing if no task has rows, or if this run was checked before.
     """
     filled: list[Written] = [message for message in messages if message is not None and message.rows]
     if not filled:

@@ -1,8 +1,8 @@
 """Converts columns of records to Arrow record batches with the schema of Spark's Kafka connector, without creating an
 object per record.
 
-Keys, values, offsets and timestamps are wrapped without a copy; only the constant columns and the conversion from
-milliseconds to microseconds, the only time unit that Spark accepts, allocate memory.
+Keys, values, offsets and timestamp types are wrapped without a copy, unless small chunks are joined. Memory is
+allocated for the topic, the partition, and timestamps, which Spark accepts only in microseconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.records.arrow import HEADER, fixed_array
 from ottla.records.columns import Columns
 
 TARGET_ROWS = 30_000
-"""Target number of rows per batch. With less than 10,000 the cost per batch is noticeable; many more exceed the CPU's
+"""Target number of rows per batch. With fewer than 10,000 the cost per batch is noticeable; many more exceed the CPU's
 caches.
 """
 TARGET_BYTES = 4 * 1024 * 1024

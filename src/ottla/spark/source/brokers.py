@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 
 class Brokers:
-    """Looks up partitions and offsets, with `fetchOffset.numRetries` retries. Implements `Lookup`.
+    """Looks up partitions and offsets, with fetchOffset.numRetries retries of retriable errors. Implements
+    `TopicLookup`.
 
     A lookup that times out (kafka.default.api.timeout.ms) is not retried if no broker has ever responded, because the
     address is probably wrong.
@@ -90,8 +91,8 @@ class Brokers:
         return self._retrying(lambda: self._planner.end_offsets(listed)) if listed else {}
 
     def latest_from(self, partitions: Iterable[TopicPartition], begin: Mapping[TopicPartition, int]) -> Offsets:
-        """Return the end offset of each partition. If one is before `begin`, look it up again, because a new leader may
-        not know it yet.
+        """Return the end offset of each partition. If one is before `begin`, look all up again, at most
+        fetchOffset.numRetries times, because a new leader may not know it yet.
         """
         listed = list(partitions)
         latest = self.latest(listed)
@@ -117,7 +118,13 @@ class Brokers:
                 self._admin = KafkaAdminClient(connection_options(self._options.kafka))
             self._admin.alter_consumer_group_offsets(group, offsets)
         except KafkaError as error:
-            log.warning("Could not commit the offsets of group %s at %s: %s", group, self._where, error)
+            log.warning(
+                "Could not commit the offsets of group %s at %s; the query continues, and tools show its earlier "
+                "offsets: %s",
+                group,
+                self._where,
+                error,
+            )
 
     def _retrying(self, request: Callable[[], T]) -> T:
         for attempt in range(self._options.retries + 1):
@@ -133,7 +140,9 @@ class Brokers:
                     ) from error
                 if not error.retriable or attempt == self._options.retries:
                     raise
-                log.warning("Offset lookup at %s failed; retrying: %s", self._options.bootstrap_servers, error)
+                log.warning(
+                    "Lookup of partitions or offsets at %s failed; retrying: %s", self._options.bootstrap_servers, error
+                )
                 time.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")
 

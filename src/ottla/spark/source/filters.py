@@ -32,12 +32,14 @@ class Bounds:
     first_offset: int = 0
     behind_offset: int = EVER
     first_time_ms: int | None = None
-    """The earliest timestamp of matching rows; None for no bound. There is no upper bound, because records need not be
-    in the order of timestamps.
+    """The earliest timestamp of matching rows in milliseconds since 1970; None for no bound. There is no upper bound,
+    because records need not be in the order of timestamps.
     """
 
     def narrowed_by(self, filters: Iterable[Filter]) -> Bounds:
-        """Return these bounds, narrowed by further conditions. Conditions on other columns are ignored."""
+        """Return these bounds, narrowed by further conditions. Conditions that do not narrow them are ignored, such as
+        those on other columns.
+        """
         bounds = self
         for one in filters:
             bounds = bounds._and(one)

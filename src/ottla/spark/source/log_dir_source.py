@@ -33,8 +33,8 @@ from ottla.storage.producer_state import ABORT, read_marker
 
 
 class Aborted(NamedTuple):
-    """An aborted transaction: the producer's batches from offset `first` up to the offset of the marker are not
-    returned.
+    """An aborted transaction: the producer's transactional batches from offset `first` up to the offset of the marker
+    are not returned.
     """
 
     producer_id: int
@@ -58,7 +58,7 @@ class LogDirReader(RangeReader, DataSourceReader):
     """The reader of log directories. It needs no broker."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one task per partition, or more if minPartitions requires it."""
+        """Return one task per partition with offsets to read, or more if minPartitions requires it."""
         options = self.options
         logs = LogFiles(options)
         ranges = split(self.ranges(logs), options.min_partitions)
@@ -85,11 +85,11 @@ class LogDirReader(RangeReader, DataSourceReader):
 
 
 class FilteredLogDirReader(FilterPushdown, LogDirReader):
-    """The reader of log directories for sessions with filter pushdown."""
+    """The reader of log directories for reads with filter pushdown."""
 
 
 class LogFiles:
-    """The logs in the directories. Implements `Lookup`."""
+    """The logs in the directories of ottla.log.dirs. Implements `TopicLookup`."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.logs: dict[TopicPartition, ReadOnlyLog] = offline_logs([Path(path) for path in options.log_dirs])
@@ -116,7 +116,9 @@ class LogFiles:
         return {tp: self.logs[tp].start for tp in partitions}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the high watermark of each partition or, with read_committed, its last stable offset."""
+        """Return the high watermark of each partition or, with read_committed, its last stable offset. Without a
+        checkpoint of high watermarks, the end of the log takes their place.
+        """
         return {tp: self._outcomes(tp)[0] for tp in partitions}
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -160,7 +162,9 @@ def _only_committed(level: str) -> bool:
 
 
 def outcomes(log: ReadOnlyLog) -> tuple[int, list[Aborted]]:
-    """Compute the last stable offset and the aborted transactions from the transaction markers in the log."""
+    """Return the last stable offset and the aborted transactions, computed from the batches and the transaction markers
+    in the log.
+    """
     begun: dict[int, int] = {}
     aborted = []
     for batch in log.batches(log.start, log.end):
@@ -182,8 +186,9 @@ def _is_abort(batch: StoredBatch) -> bool:
 def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers: bool) -> Iterator[Columns]:
     """Yield the records of a range as columns, decoded from the memory-mapped files.
 
-    Raises OffsetOutOfRangeError if the range starts before the first record in the log, and CorruptBatchError for a
-    batch that cannot be decoded.
+    Raises OffsetOutOfRangeError if the start of the range was deleted, CorruptBatchError for a batch that cannot be
+    decoded, CorruptMessageError if a segment has no valid batch at some position, and KafkaStorageError if a segment
+    cannot be read.
     """
     tp, start, end = offset_range
     decoder = ColumnDecoder(headers=headers)

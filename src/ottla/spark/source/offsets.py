@@ -61,8 +61,9 @@ class OffsetRange(NamedTuple):
 
 
 def resolve(bound: OffsetRangeLimit, partitions: frozenset[TopicPartition], lookup: Lookup, option: str) -> Offsets:
-    """Return an offset for each partition. Raises ConfigurationError, which contains the `option`, if that is not
-    possible.
+    """Return an offset for each partition. Raises ConfigurationError, which names the option, if that is not possible.
+
+    `option`: startingOffsets or endingOffsets. The names of the options with timestamps are derived from it.
     """
     match bound:
         case Earliest():
@@ -114,9 +115,10 @@ def _resolve_times(
 
 
 def batch_ranges(starts: Offsets, ends: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
-    """Return the ranges of a batch read, limited to existing offsets. Missing offsets are reported to `report_loss`.
+    """Return the ranges of a batch read, limited to existing offsets, without empty ones. Missing offsets are reported
+    to `report_loss`.
 
-    Raises ConfigurationError if a start is after the end.
+    Raises ConfigurationError if a start is after the end, unless it is the beginning of the log or does not exist.
     """
     earliest, latest = lookup.earliest(starts), lookup.latest(starts)
     ranges = []
@@ -157,8 +159,8 @@ def check_start(starts: Offsets, lookup: Lookup, report_loss: ReportLoss) -> Off
 
 
 def stream_ranges(start: Offsets, end: Offsets, lookup: Lookup, report_loss: ReportLoss) -> list[OffsetRange]:
-    """Return the ranges of a micro-batch. New partitions are read from their start. Missing offsets are reported to
-    `report_loss`.
+    """Return the ranges of a micro-batch, without empty ones. New partitions are read from their start. Missing offsets
+    and partitions are reported to `report_loss`.
     """
     new = end.keys() - start.keys()
     earliest = lookup.earliest(new)

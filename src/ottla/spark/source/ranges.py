@@ -43,13 +43,13 @@ class FilterPushdown:
     bounds: Bounds
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - the name is Spark's
-        """Store the filters, and return all of them, because Spark has to evaluate them as well."""
+        """Narrow the bounds by the filters, and return all of them, because Spark has to evaluate them as well."""
         self.bounds = self.bounds.narrowed_by(filters)
         return filters
 
 
 class RangeReader(SentToWorkers):
-    """Base class of all readers: options, ranges, and reporting of lost records."""
+    """Base class of the readers of brokers and log directories: options, ranges, and reporting of lost records."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -83,8 +83,8 @@ def remaining_records(
     read: Callable[[OffsetRange], Iterator[Columns]],
     lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],
 ) -> Iterator[Columns]:
-    """Yield the records of a range. If records are missing, `lost` raises an error, or reports it and returns the
-    offset at which the log starts now.
+    """Yield the records of a range. If records are missing, `lost` raises an error, or reports the loss and returns the
+    offset at which the log starts now, where reading continues.
     """
     left = offset_range
     while left.start < left.end:

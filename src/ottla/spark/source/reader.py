@@ -1,4 +1,4 @@
-"""Batch reads from brokers: planning of ranges, and reading of a range in a Spark task.
+"""Reads from brokers, except the planning of streams: the ranges of a batch, and reading of a range in a Spark task.
 
 Planning runs in a Python process of the driver, reading in Python workers of the executors; only `RangePartition` and
 the reader itself are serialized.
@@ -36,7 +36,7 @@ class BrokerReader(RangeReader):
         return [RangePartition(r) for r in split(ranges, options.min_partitions, options.max_records_per_partition)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a task's range as Arrow batches. Runs in a worker."""
+        """Return the records of a task's range as Arrow batches. Runs in a worker."""
         if not isinstance(partition, RangePartition):
             # If nothing was planned, Spark reads one partition that it makes itself.
             return iter(())
@@ -56,10 +56,10 @@ class BatchReader(BrokerReader, DataSourceReader):
     """The reader of `spark.read.format("ottla")`."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one task per partition, or more if minPartitions requires it."""
+        """Return one task per partition with offsets to read, or more if minPartitions requires it."""
         with Brokers(self.options) as brokers:
             return self.planned(self.ranges(brokers))
 
 
 class FilteredReader(FilterPushdown, BatchReader):
-    """The batch reader for sessions with filter pushdown."""
+    """The batch reader for reads with filter pushdown."""

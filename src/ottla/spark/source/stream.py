@@ -1,6 +1,6 @@
 """The stream reader of `spark.readStream.format("ottla")`: offsets of micro-batches.
 
-Spark calls initialOffset once for a new query. For each micro-batch it calls latestOffset(start, limit),
+Spark calls initialOffset for a new query. For each micro-batch it calls latestOffset(start, limit),
 partitions(start, end) and commit. Offsets are those of the next record to read, in the form of Spark's Kafka connector,
 `{"topic": {"0": 12}}`. Exactly-once reading depends on Spark's offset log: Spark writes `end` to it before the
 micro-batch runs, and requests the same range again after a crash.
@@ -32,7 +32,7 @@ from ottla.spark.source.reader import BrokerReader
 
 
 class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The stream reader.
+    """Plans the micro-batches of a stream, and reads their ranges of offsets.
 
     Spark keeps one instance for planning while the query runs, and sends a copy to each task for reading.
     """
@@ -58,13 +58,13 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     @property
     def brokers(self) -> Brokers:
-        """The lookups at the brokers. They connect when this is first used."""
+        """The lookups at the brokers, which are created when this is first used."""
         if self._brokers is None:
             self._brokers = Brokers(self.options)
         return self._brokers
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the name is Spark's
-        """Return the start of a new query, which startingOffsets determines."""
+        """Return the start of a new query, which startingOffsets or a timestamp determines."""
         options = self.options
         partitions = self.brokers.partitions(options.subscription)
         starts = resolve(options.starting, partitions, self.brokers, "startingOffsets")
@@ -82,11 +82,13 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next micro-batch; `start` if there is nothing to read yet."""
+        """Return the end of the next micro-batch; `start` if it is empty or delayed."""
         return self.next_end(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def next_end(self, start: dict[str, Any], most: int | None) -> dict[str, Any]:
-        """Return the end of the next micro-batch, with at most `most` offsets unless it is None."""
+        """Return the end of the next micro-batch, with about `most` offsets unless it is None; `start` if the
+        micro-batch is empty or delayed. Commit `start` for the group of commitGroupId.
+        """
         if self._has_unstable_start(start):
             return start
         begin = offsets_from_json(start)
@@ -102,7 +104,8 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return offsets_to_json(latest)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - the name is Spark's
-        """Return the end offsets of the partitions at the last lookup; None before the first one.
+        """Return the end offsets of the partitions at the last lookup; None before the first one, or if it found no
+        partitions.
 
         Spark computes the lag in the query's progress from them.
         """
@@ -120,7 +123,9 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
             self._committed = read
 
     def _has_unstable_start(self, start: dict[str, Any]) -> bool:
-        """Return whether this is the first micro-batch of a query whose start a second lookup could change."""
+        """Return whether this is the first micro-batch of a query whose start a second lookup could change. Only the
+        first call can return True.
+        """
         is_first = self._beginning == start
         self._beginning = None
         return is_first

@@ -24,7 +24,7 @@ class TableSource(Protocol):
         ...
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of some columns."""
+        """Return the reader of the columns in `schema`."""
         ...
 
 

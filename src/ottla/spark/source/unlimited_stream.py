@@ -24,7 +24,7 @@ from ottla.spark.source.stream import StreamReader
 
 
 class UnlimitedStreamReader(StreamReader):
-    """The stream reader, with the position of the last planned micro-batch.
+    """A stream reader without limits, which stores the position of the last planned micro-batch.
 
     Raises ConfigurationError for maxOffsetsPerTrigger and minOffsetsPerTrigger.
     """
@@ -44,7 +44,7 @@ class UnlimitedStreamReader(StreamReader):
                     f" or leave {name} out"
                 )
         self._position: dict[str, Any] | None = None
-        """The end of the last planned micro-batch; None after a restart."""
+        """The end of the last planned micro-batch, or the start of a new query; None after a restart."""
         self._initial: dict[str, Any] | None = None
         """The start of a new query."""
 
@@ -58,7 +58,9 @@ class UnlimitedStreamReader(StreamReader):
         return beginning
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
-        """Return the end of the next micro-batch; the position if there is nothing to read yet."""
+        """Return the end of the next micro-batch; the position if there is nothing to read yet. Raises
+        UnknownTopicOrPartitionError if no topic matches the pattern and the position is not known.
+        """
         if self._position is not None:
             return self.next_end(self._position, None)
         latest = self._held = self._latest({})
@@ -77,8 +79,8 @@ class UnlimitedStreamReader(StreamReader):
         return super().partitions(start, end)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit offsets for the group of commitGroupId: there may be no later call of latestOffset() that commits
-        them.
+        """Commit offsets for the group of commitGroupId, because there may be no later call of latestOffset() that
+        commits them.
         """
         self._commit_to_group(offsets_from_json(end))
 

@@ -1,11 +1,11 @@
 """Page visits: a web server's log from a topic to sessions, pages, referrers and visitors.
 
-topic visits ─┬─► visits (table) ─┬─► top_pages, referrers, visitors_per_minute, sessions_per_page
+topic visits ─┬─► visits (table) ─┬─► top_pages, referrers, visitors_per_minute
               │                   └─► topic parsed-visits, with an Iceberg table
               ├─► sessions (table, transformWithState) ─┬─► topic sessions, with an Iceberg table
               │                                         └─► SQL table sessions
               ├─► topic dead-letters
-              └─► quality (expectations, and the number of rows that do not meet them)
+              └─► tally (table) ───► quality (expectations, and the number of rows that do not meet them)
 """
 
 from pyspark import pipelines as dp
