@@ -1,8 +1,8 @@
-"""Statistics of recorded values, like Kafka's `Avg`, `Max`, `Min`, `Rate`, `WindowedSum` and `CumulativeSum`.
+"""Statistics of recorded values, as in Kafka's `org.apache.kafka.common.metrics.stats`.
 
 Statistics over time have the values of the last `metrics.num.samples` windows, each `metrics.sample.window.ms` long. A
-window starts with the first value after the end of the previous one. It expires when its last value is older than the
-length of all windows together. Callers must hold the lock of the sensor.
+window starts with the first value after the end of the previous one. It expires when the age of its last value reaches
+the length of all windows together. Callers must hold the lock of the sensor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Stat(Protocol):
 
 
 class Sample:
-    """The values of one window: the number of records, and their sum or extreme."""
+    """One window: the times of its first and last value, the number of values, and their sum, maximum or minimum."""
 
     __slots__ = ("count", "last", "start", "value")
 
@@ -50,7 +50,7 @@ class Sampled(abc.ABC):
     def record(self, config: MetricConfig, value: float, now: float) -> None: ...
 
     def _next_sample(self, config: MetricConfig, now: float) -> Sample:
-        """Start a new window, because the current one has ended.
+        """Start a new window, because the current one has ended. If there are too many, drop the oldest one.
 
         The `record` methods update the window themselves instead of calling a method: clients record 45 values for
         each batch.
@@ -186,7 +186,7 @@ class CumulativeCount(CumulativeSum):
 
 
 class Value(CumulativeSum):
-    """The last recorded value."""
+    """The last recorded value; 0.0 before the first one."""
 
     only_grows = False
 
