@@ -67,7 +67,7 @@ FATAL: Final = (
     errors.TransactionalIdAuthorizationFailedError,
     errors.UnsupportedVersionError,
 )
-"""Errors after which the producer must be closed: it was fenced, or its transactional id cannot be used."""
+"""Errors after which the producer must be closed, for example because it was fenced."""
 
 
 class State(enum.Enum):
@@ -195,7 +195,7 @@ class Transactions:
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort the transaction. Return when the coordinator has decided. After KafkaTimeoutError it can be
-        called again.
+        called again with the same `commit`.
         """
         if self.state is State.ENDING:
             if commit is not self._ending:
@@ -282,7 +282,7 @@ class Transactions:
 
     def failed(self, error: KafkaError) -> None:
         """Let the transaction fail, so that it can only be aborted. After a fatal error, the producer can only be
-        closed.
+        closed. Do nothing if no transaction is open.
         """
         if isinstance(error, errors.InvalidProducerEpochError):
             error = errors.ProducerFencedError(error.message)  # older brokers return this code for the same
