@@ -46,10 +46,10 @@ class GroupMembershipOperation(enum.Enum):
 
 
 class ConsumerRebalanceListener:
-    """Handles changes of the assignment. The consumer calls the methods in the thread that polls. For an asyncio
-    consumer they may be coroutines.
+    """Handles changes of the assignment. The consumer calls the methods in the thread that calls poll(), unsubscribe()
+    or close(). For an asyncio consumer they may be coroutines.
 
-    Errors of a listener do not stop the rebalance. The poll() in which they occur raises them afterwards.
+    Errors of a listener do not stop the rebalance. The call in which they occur raises the first one afterwards.
     """
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Any:
@@ -227,8 +227,9 @@ class Membership(abc.ABC):
         if self.poll_seconds_left > 0:
             return True
         log.warning(
-            "group %s: poll() was not called within max.poll.interval.ms=%d; leaving the group. If the records between "
-            "two polls take that long, lower max.poll.records=%d, or raise max.poll.interval.ms",
+            "group %s: poll() was not called within max.poll.interval.ms=%d, so this member gives up its partitions; "
+            "the next poll() joins again. If the records between two polls take that long, lower max.poll.records=%d, "
+            "or raise max.poll.interval.ms",
             self.group_id,
             self.config.max_poll_interval_ms,
             self.config.max_poll_records,
