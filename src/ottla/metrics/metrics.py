@@ -197,4 +197,4 @@ def _notify(reporter: MetricsReporter, method: str, *args: Any) -> None:
     try:
         call(*args)
     except Exception:  # the reporter may raise any exception
-        log.exception("Metrics reporter %s failed in %s()", type(reporter).__name__, method)
+        log.exception("Metrics reporter %s failed in %s(); ignoring the exception", type(reporter).__name__, method)

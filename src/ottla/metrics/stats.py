@@ -92,7 +92,7 @@ class WindowedSum(Sampled):
 
 
 class WindowedCount(WindowedSum):
-    """The number of records in the last windows."""
+    """The number of values in the last windows."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
         sample = self._open if now < self._open_until else self._next_sample(config, now)
@@ -179,7 +179,7 @@ class CumulativeSum:
 
 
 class CumulativeCount(CumulativeSum):
-    """The number of all records since the start."""
+    """The number of all values since the start."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
         self._value += 1.0
@@ -195,7 +195,7 @@ class Value(CumulativeSum):
 
 
 class Meter:
-    """A rate and a total of the same values or, with `counts`, of the number of records."""
+    """A rate and a total of the same values or, with `counts`, of their number."""
 
     def __init__(self, rate: MetricName, total: MetricName, *, counts: bool = False) -> None:
         self._rate = rate

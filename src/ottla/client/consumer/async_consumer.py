@@ -240,8 +240,8 @@ class KafkaConsumer(ConsumerQueries):
     ) -> None:
         """Commit `offsets` (None: all positions) in the background, without retries.
 
-        A later poll(), commit() or close() calls `callback(offsets, error)`. The error is None after a success, and a
-        RetriableCommitFailedError if another commit may succeed.
+        A later poll(), commit() or close() calls `callback(offsets, error)` (None: default_offset_commit_callback, if
+        that is set). The error is None after a success, and a RetriableCommitFailedError if another commit may succeed.
         """
         self._check_open()
         self._core.commits.commit_async(self._core.consumed(offsets), callback)

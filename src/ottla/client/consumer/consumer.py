@@ -125,9 +125,9 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         first one.
 
         Also joins the group, calls the listener and commits (with enable.auto.commit). Raises errors that a retry does
-        not fix: NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError, RecordDeserializationError,
-        TopicAuthorizationFailedError, FencedInstanceIdError…, and IllegalStateError without a subscription or
-        assignment.
+        not fix, such as NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError, CorruptBatchError,
+        RecordDeserializationError, TopicAuthorizationFailedError and FencedInstanceIdError, and IllegalStateError
+        without a subscription or assignment.
         """
         check_max_records(max_records)
         at_most = max_records or self.config.max_poll_records
@@ -176,7 +176,7 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
 
         Returns whole batches, about 16 MiB of a partition at most; the next call returns more. Deserializers
         and interceptors are not used. Of a partition in `until`, only records before the offset there are returned; the
-        position may then be beyond it.
+        position may then lie beyond that offset.
         """
         ends = until or {}
         self._enter()

@@ -218,7 +218,9 @@ class Connections:
 
     def rebootstrap(self) -> None:
         """Close all connections, and let `send_any` use only bootstrap servers until one has responded (KIP-899)."""
-        log.info("Rebootstrapping: discovering the cluster through the bootstrap servers again")
+        log.info(
+            "The metadata could not be refreshed; discovering the cluster through the bootstrap servers again (KIP-899)"
+        )
         self._only_bootstrap = True
         for node_id, purpose in list(self._ready):
             self.disconnect(node_id, purpose)

@@ -371,8 +371,8 @@ class Metadata:
         """Record the leader epoch of an offset. Return whether it is newer than the metadata: then the partition has no
         leader until newer metadata arrives, which is requested (KIP-320). Kafka's `updateLastSeenEpochIfNewer`.
 
-        Otherwise a consumer whose metadata comes from an isolated broker would fetch from the leader that was replaced,
-        find the offset out of range, and reset its position.
+        If the epoch were ignored, a consumer whose metadata comes from an isolated broker would fetch from the leader
+        that was replaced, find the offset out of range, and reset its position.
         """
         info = self.cluster.partition(tp)
         if info is None or epoch <= info.leader_epoch:

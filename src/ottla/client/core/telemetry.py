@@ -100,7 +100,7 @@ class Telemetry:
                 self._subscribed.set()
                 return
             except errors.KafkaError as error:
-                log.debug("Could not push metrics: %s", error)
+                log.debug("Client telemetry failed; retrying later: %s", error)
                 await self._sleep(RETRY_SECONDS)
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
@@ -123,7 +123,7 @@ class Telemetry:
             try:
                 await self._push(subscription, terminating=False)
             except (errors.TelemetryTooLargeError, errors.ThrottlingQuotaExceededError) as error:
-                log.warning("A broker rejected the metrics of this client: %s", error)
+                log.warning("A broker rejected the metrics of this client; pushing again after the interval: %s", error)
             await self._sleep(interval)
 
     async def _push(self, subscription: GetTelemetrySubscriptionsResponse, *, terminating: bool) -> None:

@@ -36,7 +36,7 @@ class Sendable:
 
 
 class NodeTimes:
-    """The times at which batches were last ready for a node, and last drained for it (monotonic seconds)."""
+    """The monotonic times in seconds at which batches for a node were last ready, and could last be drained."""
 
     __slots__ = ("drained", "ready")
 
@@ -149,8 +149,8 @@ class Accumulator:
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:
         """Return the work of the sender. The first batch of a queue is ready if it is full, closed, followed by another
-        one, older than linger.ms, or due for a retry. During a flush, while callers wait for memory, and after
-        close(), batches do not linger.
+        one, older than linger.ms, or due for a retry. During a flush, while callers wait for memory, and while the
+        producer closes, batches do not linger.
         """
         sendable = Sendable()
         hurry = self.flushing > 0 or self.closing or self.pool.queued > 0

@@ -1,7 +1,7 @@
 """The core of the synchronous and the asynchronous producer: its parts, and the general path of a record.
 
-In a producer without serializers, interceptors and transactions, most records take a faster path if they fit into an
-open batch: `records.appender.DirectAppender`.
+If `ProducerCore.is_plain` is true, records of bytes without headers take a faster path if they fit into an open batch:
+`records.appender.DirectAppender`.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ class Sender:
         return self.transactions is None or self.transactions.may_send(batch)
 
     def abort_batches(self, error: KafkaError) -> None:
-        """Fail all batches in the queues."""
+        """Fail all batches in the queues with `error`."""
         for batch in self.accumulator.abort():
             self._fail(batch, error)
 

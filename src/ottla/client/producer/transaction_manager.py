@@ -194,7 +194,8 @@ class TransactionManager:
         self._raise_epoch()
         self._restart_sequences(sequences)
         log.info(
-            "%s: restarting the sequence numbers at 0 with producer epoch %d, because a batch failed",
+            "%s: restarting the sequence numbers at 0 with producer epoch %d, because a batch failed or the broker has "
+            "lost the producer's state",
             tp,
             sequences.epoch,
         )

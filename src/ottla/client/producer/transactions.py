@@ -2,7 +2,7 @@
 
 With `transaction.version` 2 the broker adds a partition to the transaction with its first batch and bumps the producer
 epoch at every end; otherwise a request adds each partition before its first batch. After an error, a transaction can
-only be aborted. After fencing, the producer can only be closed. Not thread-safe: event loop only.
+only be aborted. After a fatal one, such as fencing, the producer can only be closed. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Transactions:
         self.id: str = str(config.transactional_id)
         self.state: State = State.NEW
         self.newer: bool = False
-        """Whether the cluster has `transaction.version` 2, so that brokers add partitions implicitly."""
+        """Whether the cluster has `transaction.version` 2 or above, so that brokers add partitions implicitly."""
         self._config = config
         self._connections = connections
         self._metadata = metadata
@@ -371,7 +371,9 @@ class Transactions:
             self._unregistered.clear()
             self.failed(error)
         elif error is not None:
-            log.error("transactional.id %s: could not add partitions to the transaction", self.id, exc_info=error)
+            log.error(
+                "transactional.id %s: could not add partitions to the transaction; retrying", self.id, exc_info=error
+            )
         self._wake()
 
     async def _send(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:

@@ -103,7 +103,7 @@ class FetchBuffer:
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
         """Return all data as columns, and advance the positions. Of a partition in `until`, only records before the
-        offset there are returned; the position may then be beyond it.
+        offset there are returned; the position may then lie beyond that offset.
 
         When a partition has reached COLUMN_BYTES, the remaining data of all partitions is left for the next call.
         """

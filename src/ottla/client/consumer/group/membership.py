@@ -176,7 +176,7 @@ class Membership(abc.ABC):
         self.raise_listener_error()
 
     async def notify_listener(self, method: str, partitions: set[TopicPartition]) -> None:
-        """Call a method of the listener in the thread that called poll(). `raise_listener_error` raises its error
+        """Call a method of the listener in the thread that called the consumer. `raise_listener_error` raises its error
         later.
         """
         call = getattr(self.listener, method, None)
@@ -189,7 +189,11 @@ class Membership(abc.ABC):
             await run_at_caller(call, partitions)
             self.metrics.listener(method, time.monotonic() - began)
         except Exception as error:  # user code must not break a rebalance
-            log.exception("group %s: the rebalance listener raised an exception in %s", self.group_id, method)
+            log.exception(
+                "group %s: the rebalance listener raised an exception in %s; the rebalance continues",
+                self.group_id,
+                method,
+            )
             self._listener_error = self._listener_error or error
 
     def raise_listener_error(self) -> None:

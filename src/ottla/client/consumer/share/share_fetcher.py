@@ -256,7 +256,8 @@ class ShareFetcher:
                 await asyncio.gather(*(self._acknowledge(node, final=True) for node in list(self._sessions)))
         except TimeoutError:
             log.warning(
-                "Could not close the share sessions in time; the brokers release the unacknowledged records later"
+                "Could not close the share sessions in time; the brokers release the unacknowledged records "
+                "at the latest when their acquisition locks expire"
             )
         finally:
             await self._stop()
