@@ -79,7 +79,7 @@ class AvroSerializer(SchemaSerializer):
 
 
 class AvroDeserializer:
-    """Deserializes values of any schema of the registry.
+    """Deserializes values of any Avro schema of the registry.
 
     - `registry`: the client of the schema registry.
     - `schema`: the schema to read with. By default values are read with the schema that they were written with.

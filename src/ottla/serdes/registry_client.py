@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class SchemaReference(NamedTuple):
-    """A reference of a schema to another one: the name by which it uses it, and the other one's subject and version."""
+    """A reference to another schema: the name by which the referring schema uses it, its subject and its version."""
 
     name: str
     subject: str

@@ -204,7 +204,9 @@ class KafkaConsumer(ConsumerQueries):
         self._core.reset([TopicPartition(*tp) for tp in partitions], LATEST_TIMESTAMP)
 
     async def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
-        """Continue at the first record at or after each time (ms since 1970), or at the latest offset."""
+        """Continue at the first record at or after each time (ms since 1970) or, if there is none, at the latest
+        offset.
+        """
         by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
         await self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
 

@@ -179,8 +179,8 @@ class ConsumerCore:
         auto_commit: bool,
         operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit, leave the group and stop, within `timeout` seconds (None: default.api.timeout.ms). Raises the errors
-        of the rebalance listener.
+        """Commit if both `auto_commit` and enable.auto.commit are set, leave the group and stop, within `timeout`
+        seconds (None: default.api.timeout.ms). Raises the errors of the rebalance listener.
         """
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:

@@ -39,7 +39,9 @@ class ConsumerInterceptors(Interceptors):
     """The interceptors of one consumer."""
 
     def on_consume(self, records: Records) -> Records:
-        """Pass records through all interceptors. If one raises an exception, it is skipped."""
+        """Pass records through all interceptors, and return the result. An interceptor that fails or returns None does
+        not change it.
+        """
         changed: Records = self.change("on_consume", records)
         return changed
 

@@ -112,8 +112,8 @@ class Connections:
         self._options = _socket_options(config)
         self._login = sasl_login(config)
         self.slow_reason: str = ""
-        """Why a connection attempt has been slow, for the error of a call that times out; empty if none has been since
-        the last successful one.
+        """The reason why a connection attempt has been slow, for the error of a call that times out; empty if none has
+        been since the last successful one.
         """
         self._outage_since: float | None = None
         """The event loop time since which no broker has been reachable; None otherwise."""

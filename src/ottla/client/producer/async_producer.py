@@ -265,7 +265,7 @@ class _Turns:
         """The topics and partitions for which calls wait. Each has a lock and the number of these calls."""
 
     def is_waiting(self, place: tuple[str, int | None]) -> bool:
-        """Return whether a call is waiting for this topic and partition."""
+        """Return whether a call is waiting for this topic and partition, or is about to append to them."""
         return place in self.locks
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ from ottla.client.producer.batch import Headers
 from ottla.model import NO_TIMESTAMP, ProducerRecord, RecordMetadata
 
 WITH_HEADERS: Final = 3
-"""The number of parameters of an on_acknowledgement method that takes the headers (KIP-512)."""
+"""The minimum number of parameters of an on_acknowledgement method that takes the headers (KIP-512)."""
 
 
 class ProducerInterceptor:

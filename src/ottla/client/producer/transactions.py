@@ -158,8 +158,8 @@ class Transactions:
         self._move(State.READY)
 
     def begin(self) -> None:
-        """Begin a transaction. Raises IllegalStateError if one is open, or the error after which the producer cannot be
-        used.
+        """Begin a transaction. Raises IllegalStateError if one is open or `init` has not been called, and the error of
+        a transaction that has failed and was not aborted.
         """
         self._check_error()
         if self.state is not State.READY:

@@ -110,7 +110,7 @@ class StickyUserData(Data, versions="0-1"):
 
 
 class StickyAssignor:
-    """Balances the partitions, while members keep as many of theirs as possible."""
+    """Balances the partitions, and moves few of them from one member to another."""
 
     name = "sticky"
     cooperative = False
@@ -181,7 +181,7 @@ class CooperativeStickyAssignor(StickyAssignor):
 
 
 def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPartition, str]) -> Assignment:
-    """Return a balanced assignment in which as many partitions as possible stay with their `owners`.
+    """Return a balanced assignment that moves few partitions away from their `owners`.
 
     First members keep what they own. Then partitions without an owner go to the members with the fewest partitions.
     Then partitions move to members that have at least two fewer, until there is no such member.

@@ -39,7 +39,7 @@ log = logging.getLogger("ottla.client")
 
 PROTOCOL: Final = "consumer"
 JOIN_MARGIN: Final = 5.0
-"""Seconds that the response to JoinGroup may take in addition to the rebalance timeout."""
+"""Seconds that JoinGroup and SyncGroup may take in addition to the rebalance timeout, which is max.poll.interval.ms."""
 
 HOLD_SECONDS: Final = 0.5
 """Maximum time in seconds for which close() waits for a rebalance to complete. Without waiting, the last commit would
@@ -163,7 +163,7 @@ class ClassicMembership(Membership):
 
     async def _joined(self, joining: asyncio.Task[set[TopicPartition]], deadline: float) -> bool:
         """Take the result of a finished rebalance. Return False if it has failed and no time is left for another
-        attempt.
+        attempt. Raises errors after which another attempt would fail, too.
         """
         try:
             self._assigned = joining.result()

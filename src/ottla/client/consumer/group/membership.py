@@ -156,8 +156,8 @@ class Membership(abc.ABC):
     def committer(self) -> Committer:
         """Return the identity for commits.
 
-        Raises CommitFailedError if the member was removed or is rebalancing, because its next generation is not known
-        yet.
+        Raises CommitFailedError if the consumer is subscribed, but is not a member of the group at the moment, or is
+        rebalancing.
         """
         if not self.subscription.has_subscription:
             return Committer()

@@ -230,7 +230,9 @@ class Positions:
         self._checking = None
 
     async def _check(self, checked: Mapping[TopicPartition, tuple[PartitionState, int, int, int]]) -> None:
-        """Validate positions: for each partition its state, the state's generation, the offset and its leader epoch."""
+        """Validate positions. `checked` contains, by partition, its state, the state's generation, the offset to fetch
+        from, and the leader epoch of that offset.
+        """
         ends = await self.leader_epochs.end_offsets({tp: epoch for tp, (_, _, _, epoch) in checked.items()})
         for tp, (leader_epoch, end) in ends.items():
             state, generation, fetch_from, _ = checked[tp]
