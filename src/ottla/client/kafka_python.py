@@ -1,4 +1,4 @@
-"""Aliases for classes that have other names in kafka-python, so that a program has to change only its import."""
+"""Aliases for classes that have other names in kafka-python, for programs that were written for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UpdateFeatureType = UpgradeType
 
 
 class DefaultSerializer(StringSerde):
-    """Encodes a str as UTF-8; bytes are not changed."""
+    """Encodes a str, as UTF-8 unless configured otherwise; bytes are not changed."""
 
     types: tuple[type, ...] = (str, bytes, bytearray, memoryview)
     expected = "a str or bytes"

@@ -70,7 +70,7 @@ class Converter:
             ) from error
 
     def close(self) -> None:
-        """Close the serializer, if it has a close method."""
+        """Close the serializer or deserializer, if it has a close method."""
         if self._close is not None:
             self._close()
 
@@ -89,11 +89,12 @@ def _accepts_headers(method: Callable[..., Any]) -> bool:
 
 
 def find(option: Any, what: str, configs: Mapping[str, Any] | None = None) -> Converter | None:
-    """Return the converter for an option such as key.serializer; None if values need no conversion.
+    """Return the converter for an option such as key_serializer; None if values need no conversion.
 
-    `what` is the name of the option, for errors. The option is a callable, a serializer or deserializer, a class of
-    one, a short name ("string", "long"), the name of a Java class, or the dotted name of a Python object. `configs` are
-    the configs that were passed to the client; the converter's `configure` gets them.
+    `what` is the name of the option, which also says whether it is for keys, and whether it is a deserializer. The
+    option is a callable, a serializer or deserializer, a class of one, a short name ("string", "long"), the name of a
+    Java class, or the dotted name of a Python object. `configs` are the configs that were passed to the client; the
+    converter's `configure` gets them. Raises SerializationError if the name is unknown.
     """
     if option is None:
         return None

@@ -1,7 +1,7 @@
 """The metrics of a client, and the reporters that publish them, like Kafka's `Metrics`.
 
-Any thread may create, remove, record and read sensors and metrics. One lock protects all of them. It is only held for a
-few additions, once for each batch and request, so threads rarely wait for it.
+Any thread may create, remove, record and read sensors and metrics. Each `Metrics` object has one lock for them. To
+record a value, a sensor holds it only for a few additions.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ log = logging.getLogger("ottla.metrics")
 
 
 class MetricsReporter(Protocol):
-    """The protocol of classes in `metric.reporters`. Each client creates its own instance. All methods are optional.
+    """The protocol of the reporters in `metric.reporters`: classes, of which each client creates an instance, or
+    objects. All methods are optional.
 
-    Methods are called in the thread that adds or removes a metric. Exceptions are logged; only those of `configure`
-    make the creation of the client fail. A reporter calls `metric.value()` when it needs a value.
+    `metric_change` and `metric_removal` are called in the thread that adds or removes the metric. An exception of
+    `configure` makes the creation of the client fail; those of the other methods are logged. A reporter calls
+    `metric.value()` when it needs a value.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Configure the reporter with the client's configs, which have Kafka's names. Called before `init`."""
+        """Configure the reporter with the configs that were passed to the client, by their Kafka names, and client.id.
+        Called before `init`.
+        """
         ...
 
     def init(self, metrics: Metrics) -> None:
@@ -193,4 +197,4 @@ def _notify(reporter: MetricsReporter, method: str, *args: Any) -> None:
     try:
         call(*args)
     except Exception:  # the reporter may raise any exception
-        log.exception("Metrics reporter %s failed in %s()", type(reporter).__name__, method)
+        log.exception("Metrics reporter %s failed in %s(); ignoring the exception", type(reporter).__name__, method)

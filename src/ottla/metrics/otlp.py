@@ -23,7 +23,7 @@ _BYTES: Final = 2
 
 
 class Exporter:
-    """Encodes the metrics of a client. It stores the exported sums, so that it can encode deltas."""
+    """Encodes the metrics of a client. It stores the exported totals, so that it can encode deltas."""
 
     def __init__(self, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._metrics = metrics
@@ -32,9 +32,10 @@ class Exporter:
         self._started = self._last = metrics.clock.now_ms()
 
     def encoded(self, prefixes: Iterable[str], delta: bool) -> bytes:
-        """Return the encoded metrics whose telemetry names start with one of `prefixes`.
+        """Return the encoded metrics whose telemetry names start with one of `prefixes`; no bytes if there are none.
+        Values that are not finite numbers are omitted.
 
-        If `delta` is true, sums are those since the last call, otherwise since the client was created.
+        If `delta` is true, a total is the increase since its last export, otherwise its whole value.
         """
         now = self._metrics.clock.now_ms()
         since = self._last if delta else self._started

@@ -1,7 +1,6 @@
 """Metrics in Prometheus' text format. The names are those of Prometheus' JMX exporter for Kafka's Java clients.
 
-An example is `kafka_producer_producer_metrics_record_send_total{client_id="producer-1"} 7.0`. Existing dashboards work
-without changes.
+An example is `kafka_producer_producer_metrics_record_send_total{client_id="producer-1"} 7.0`.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ class PrometheusReporter:
         """Do nothing: the last values of a closed client can be read until another client is added."""
 
     def text(self) -> str:
-        """Return the metrics of all clients in Prometheus' text format, version 0.0.4."""
+        """Return the metrics of all clients that were passed to `init` in Prometheus' text format, version 0.0.4."""
         return text_of(self._registries)
 
 
 def text_of(registries: Iterable[Metrics]) -> str:
-    """Return metrics in Prometheus' text format. Metrics that are not numbers are omitted."""
+    """Return metrics in Prometheus' text format. Metrics whose values are not numbers are omitted."""
     families: dict[str, list[str]] = {}
     heads: dict[str, MetricName] = {}
     for registry in registries:
@@ -65,7 +64,9 @@ def text_of(registries: Iterable[Metrics]) -> str:
 
 
 def family_of(namespace: str, name: MetricName) -> str:
-    """Return the name of the metric family, which consists of the namespace, the group and the name."""
+    """Return the name of the metric family: namespace, group and name, with `_` between them and instead of all
+    characters that are neither letters nor digits.
+    """
     return NOT_IN_A_NAME.sub("_", f"{namespace}_{name.group}_{name.name}")
 
 

@@ -58,7 +58,9 @@ class Sensor:
         return tuple(self._stats)
 
     def add(self, name: MetricName, stat: Stat) -> None:
-        """Add a statistic as a metric. Do nothing if the sensor already has the metric."""
+        """Add a statistic as a metric. Do nothing if the sensor already has a metric of this name. Raises ValueError if
+        another sensor has one.
+        """
         if name in self._stats:
             return
         self._metrics.add_metric(name, stat)
@@ -91,5 +93,7 @@ class Sensor:
             parent._record(value, now)
 
     def idle_seconds(self, now: float) -> float:
-        """Return the seconds since the last record, so that owners of many sensors can remove unused ones."""
+        """Return the seconds since the last record or, if there is none, since the creation of the sensor. `now` is in
+        seconds of a monotonic clock.
+        """
         return now - self._last_used

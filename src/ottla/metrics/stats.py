@@ -1,8 +1,8 @@
-"""Statistics of recorded values, like Kafka's `Avg`, `Max`, `Min`, `Rate`, `WindowedSum` and `CumulativeSum`.
+"""Statistics of recorded values, as in Kafka's `org.apache.kafka.common.metrics.stats`.
 
 Statistics over time have the values of the last `metrics.num.samples` windows, each `metrics.sample.window.ms` long. A
-window starts with the first value after the end of the previous one. It expires when its last value is older than the
-length of all windows together. Callers must hold the lock of the sensor.
+window starts with the first value after the end of the previous one. It expires when the age of its last value reaches
+the length of all windows together. Callers must hold the lock of the sensor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Stat(Protocol):
 
 
 class Sample:
-    """The values of one window: the number of records, and their sum or extreme."""
+    """One window: the times of its first and last value, the number of values, and their sum, maximum or minimum."""
 
     __slots__ = ("count", "last", "start", "value")
 
@@ -50,7 +50,7 @@ class Sampled(abc.ABC):
     def record(self, config: MetricConfig, value: float, now: float) -> None: ...
 
     def _next_sample(self, config: MetricConfig, now: float) -> Sample:
-        """Start a new window, because the current one has ended.
+        """Start a new window, because the current one has ended. If there are too many, drop the oldest one.
 
         The `record` methods update the window themselves instead of calling a method: clients record 45 values for
         each batch.
@@ -92,7 +92,7 @@ class WindowedSum(Sampled):
 
 
 class WindowedCount(WindowedSum):
-    """The number of records in the last windows."""
+    """The number of values in the last windows."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
         sample = self._open if now < self._open_until else self._next_sample(config, now)
@@ -179,14 +179,14 @@ class CumulativeSum:
 
 
 class CumulativeCount(CumulativeSum):
-    """The number of all records since the start."""
+    """The number of all values since the start."""
 
     def record(self, config: MetricConfig, value: float, now: float) -> None:
         self._value += 1.0
 
 
 class Value(CumulativeSum):
-    """The last recorded value."""
+    """The last recorded value; 0.0 before the first one."""
 
     only_grows = False
 
@@ -195,7 +195,7 @@ class Value(CumulativeSum):
 
 
 class Meter:
-    """A rate and a total of the same values or, with `counts`, of the number of records."""
+    """A rate and a total of the same values or, with `counts`, of their number."""
 
     def __init__(self, rate: MetricName, total: MetricName, *, counts: bool = False) -> None:
         self._rate = rate

@@ -4,8 +4,8 @@
     KafkaProducer(value_serializer=AvroSerializer(registry, schema))
     KafkaConsumer(value_deserializer=AvroDeserializer(registry))
 
-Schemas are fetched once. The first record of a topic, and of each schema, waits for the registry, on the thread that
-serializes.
+Schemas are cached. The first record that is serialized for a subject, and the first one that is deserialized with a
+schema id, wait for the registry in the calling thread.
 """
 
 from ottla.serdes.avro import AvroDeserializer, AvroSerializer

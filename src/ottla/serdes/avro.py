@@ -20,11 +20,13 @@ class AvroSerializer(SchemaSerializer):
     """Serializes values, mostly dictionaries, with an Avro schema.
 
     - `registry`: the client of the schema registry.
-    - `schema`: the schema in JSON, or a Schema with references. Only use_latest_version=True works without one.
+    - `schema`: the schema in JSON, or a Schema, which may have references. Only use_latest_version=True works without
+      one.
     - `to_dict`: converts each value into what the schema describes: `(value, topic) -> dict`.
     - `auto_register_schemas`: whether the schema is registered with the first record (auto.register.schemas). By
       default it is, unless the latest version is used.
-    - `use_latest_version`: write with the latest version of the subject (use.latest.version).
+    - `use_latest_version`: write with the version of the subject that is the latest one at the first record
+      (use.latest.version).
     - `normalize_schemas`: whether the registry normalizes the schema (normalize.schemas).
     - `subject_name_strategy`: TopicNameStrategy (`<topic>-value`), RecordNameStrategy, TopicRecordNameStrategy, or a
       callable (topic, "key" or "value", name of the record type) -> subject.
@@ -54,8 +56,10 @@ class AvroSerializer(SchemaSerializer):
         self._record_name = "" if self._schema is None else _record_name(self._parser.parsed(self._schema))
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """Return the bytes of a value; None for None. Raises ValueError or TypeError if it does not match the schema,
-        and SchemaRegistryError if a request to the registry fails.
+        """Return the bytes of a value; None for None.
+
+        Raises SchemaRegistryError if a request to the registry fails, and an error of fastavro, such as ValueError or
+        TypeError, if the value does not match the schema.
         """
         if value is None:
             return None
@@ -75,7 +79,7 @@ class AvroSerializer(SchemaSerializer):
 
 
 class AvroDeserializer:
-    """Deserializes values of any schema of the registry.
+    """Deserializes values of any Avro schema of the registry.
 
     - `registry`: the client of the schema registry.
     - `schema`: the schema to read with. By default values are read with the schema that they were written with.
@@ -96,8 +100,10 @@ class AvroDeserializer:
         self._reader = None if reader is None else self._parser.parsed(reader)
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Return the value of serialized bytes; None for None. Raises ValueError if they are malformed, and
-        SchemaRegistryError if a request to the registry fails.
+        """Return the value of serialized bytes; None for None.
+
+        Raises ValueError if they are malformed, SchemaRegistryError if a request to the registry fails, and fastavro's
+        SchemaResolutionError if the schema to read with is not compatible with the one they were written with.
         """
         if data is None:
             return None
@@ -125,7 +131,9 @@ class AvroParser:
         self._parsed: OrderedDict[Schema, Any] = OrderedDict()
 
     def parsed(self, schema: Schema) -> Any:
-        """Return fastavro's form of a schema. Raises ConfigurationError if it is invalid."""
+        """Return fastavro's form of a schema. Raises ConfigurationError if it is invalid, and SchemaRegistryError if
+        its references cannot be fetched.
+        """
         if schema not in self._parsed:
             self._parsed[schema] = self._parse(schema)
             if len(self._parsed) > MAX_SCHEMAS:
@@ -146,7 +154,9 @@ class AvroParser:
 
 
 def avro_schema(text: str) -> Schema:
-    """Return a schema without references. The name of a primitive type becomes an object, as Confluent writes it."""
+    """Return a schema without references. The name of a primitive type becomes an object such as {"type": "string"}, as
+    Confluent writes it.
+    """
     text = text.strip()
     return Schema(text if text[:1] in ("{", "[") else json.dumps({"type": text.strip('"')}))
 

@@ -42,7 +42,7 @@ def message_indexes(indexes: list[int]) -> bytes:
 def message_path(data: memoryview) -> tuple[list[int], int]:
     """Return the indexes of the message type, the outermost first, and the number of bytes they take.
 
-    Raises ValueError for negative indexes, which Python would count from the end, and IndexError for truncated ones.
+    Raises ValueError for negative and too large numbers, and IndexError if the data is truncated.
     """
     count, at = _varint(data, 0)
     if count == 0:

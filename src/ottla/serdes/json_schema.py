@@ -16,7 +16,7 @@ class JsonSchemaSerializer(SchemaSerializer):
     """Serializes values, mostly dictionaries, as JSON, and validates them.
 
     - `registry`: the client of the schema registry.
-    - `schema`: the JSON Schema, or a Schema with references. Only use_latest_version=True works without one.
+    - `schema`: the JSON Schema, or a Schema, which may have references. Only use_latest_version=True works without one.
     - `to_dict`: converts each value into what the schema describes: `(value, topic) -> dict`.
     - `validate`: whether values are validated.
     - `auto_register_schemas` and the following arguments: see AvroSerializer. The name of the record type is the title
@@ -50,7 +50,8 @@ class JsonSchemaSerializer(SchemaSerializer):
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the bytes of a value; None for None.
 
-        Raises ValueError if it does not match the schema, and SchemaRegistryError if a request to the registry fails.
+        Raises ValueError if it does not match the schema, TypeError if JSON cannot represent it, and
+        SchemaRegistryError if a request to the registry fails.
         """
         if value is None:
             return None
@@ -62,7 +63,7 @@ class JsonSchemaSerializer(SchemaSerializer):
 
 
 class JsonSchemaDeserializer:
-    """Deserializes JSON, and validates it with the schema that it was written with.
+    """Deserializes JSON, and validates it against the schema that it was written with.
 
     - `registry`: the client of the schema registry.
     - `from_dict`: converts each value: `(value, topic) -> object`.
@@ -101,7 +102,9 @@ class Validators:
         self._validators: dict[Schema, Any] = {}
 
     def validate(self, schema: Schema, value: Any) -> None:
-        """Raise ValueError if a value does not match a schema."""
+        """Raise ValueError if a value does not match a schema, or SchemaRegistryError if the schema's references cannot
+        be fetched.
+        """
         validator = self._validators.get(schema)
         if validator is None:
             validator = self._validators[schema] = self._validator(schema)

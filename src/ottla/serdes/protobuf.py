@@ -16,8 +16,8 @@ class ProtobufSerializer(SchemaSerializer):
 
     - `registry`: the client of the schema registry.
     - `message_class`: the class of the messages.
-    - `auto_register_schemas` and the following arguments: see AvroSerializer. Imported files are also registered, with
-      their names as subjects.
+    - `auto_register_schemas` and the following arguments: see AvroSerializer. Imported files other than Google's
+      (google/protobuf/) are registered or looked up, too, with their names as subjects.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class ProtobufSerializer(SchemaSerializer):
         self._schema: Schema | None = None
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
-        """Return the bytes of a message; None for None. Raises TypeError for other values, and SchemaRegistryError if a
-        request to the registry fails.
+        """Return the bytes of a message; None for None. Raises TypeError if the value is not an instance of the message
+        class, and SchemaRegistryError if a request to the registry fails.
         """
         if value is None:
             return None
@@ -59,8 +59,8 @@ class ProtobufSerializer(SchemaSerializer):
         return header(schema_id) + self._indexes + content
 
     def _described(self, file: Any) -> Schema:
-        """Return the schema of a file, with references to the versions of the files that it imports. These are
-        registered first, unless the serializer may only look up schemas.
+        """Return the schema of a file, with references to the files that it imports, except Google's
+        (google/protobuf/). Register those files first if auto_register_schemas is true.
         """
         references: list[SchemaReference] = []
         for dependency in file.dependencies:

@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class SchemaReference(NamedTuple):
-    """A schema that another one uses: the name that it has there, its subject and its version."""
+    """A reference to another schema: the name by which the referring schema uses it, its subject and its version."""
 
     name: str
     subject: str
@@ -41,7 +41,7 @@ class Schema(NamedTuple):
 
 
 class RegisteredSchema(NamedTuple):
-    """A version of a subject."""
+    """A version of a subject: its schema, and the schema's id."""
 
     subject: str
     version: int
@@ -50,13 +50,13 @@ class RegisteredSchema(NamedTuple):
 
 
 class SchemaRegistryClient:
-    """A client with a cache. Thread-safe. Methods raise SchemaRegistryError if a request fails.
+    """A client that caches schemas and ids. Thread-safe. Methods raise SchemaRegistryError if a request fails.
 
     Args:
         url: the URL of the registry; several, separated by commas, are tried in order.
         basic_auth: `user:password`, if the registry requires it.
         ssl_context: for https; by default the certificates of the system are trusted.
-        timeout_ms: the timeout of a request to one URL.
+        timeout_ms: the timeout in milliseconds of connecting to one URL, and of each wait for its response.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class SchemaRegistryClient:
         return self._cached(key, lambda: _registered(self._send("POST", path, _body(schema))))
 
     def schema(self, schema_id: int, subject: str = "") -> Schema:
-        """Return the schema with an id, in the context of the subject."""
+        """Return the schema with an id. `subject` names the context (a namespace of ids) in which to look it up."""
         query = f"?subject={_quoted(subject)}" if subject else ""
         key = ("schema", schema_id, subject)
         return self._cached(key, lambda: _schema(self._send("GET", f"/schemas/ids/{schema_id}{query}")))
@@ -114,7 +114,9 @@ class SchemaRegistryClient:
         return [str(subject) for subject in self._send("GET", "/subjects")]
 
     def references(self, schema: Schema) -> dict[str, Schema]:
-        """Return the schemas that a schema uses, by name. Each comes after those that it uses itself."""
+        """Return the schemas that a schema uses, directly or through others, by name. Each comes after those that it
+        uses itself. Raises SchemaRegistryError if there are more than MAX_REFERENCES.
+        """
         loaded: dict[str, Schema] = {}
 
         def load(parent: Schema) -> None:
@@ -140,8 +142,8 @@ class SchemaRegistryClient:
             return value
 
     def _send(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of a response. If a registry cannot be reached or has a server error (HTTP 5xx), the next URL
-        is tried.
+        """Return the JSON of a response. If a registry cannot be reached, has a server error (HTTP 5xx) or does not
+        respond with JSON, the next URL is tried.
         """
         data = None if body is None else json.dumps(body).encode()
         failures: list[str] = []

@@ -50,7 +50,8 @@ class SchemaIds:
         registry: the client.
         auto_register_schemas: whether the serializer registers its schema; if not, the schema must be registered
             already. None: it does, unless it uses the latest version.
-        use_latest_version: write with the latest version of the subject instead of the serializer's schema.
+        use_latest_version: write with the version of the subject that is the latest one at the first record, instead of
+            the serializer's schema.
         normalize_schemas: whether the registry normalizes the schema.
     """
 

@@ -260,7 +260,7 @@ def test_outage_and_its_end_are_logged_once_with_address_and_cause(caplog: pytes
                     connections.disconnect(7, "data")
 
         run(connections, test)
-    outage = f"No broker is reachable; retrying until one is: {host}:{port}: connection refused; is a broker running"
+    outage = f"No broker is reachable; calls are retried until they time out: {host}:{port}: connection refused; is a"
     logged = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in logged] == ["WARNING", "INFO"] * 2
     assert logged[0][1].startswith(outage)

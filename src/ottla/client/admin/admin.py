@@ -19,7 +19,7 @@ STOP_SECONDS: Final = 10.0
 
 
 class KafkaAdminClient(SynchronousClient[AdminCore]):
-    """Manages topics, configs, groups, offsets, transactions, ACLs and users of a cluster.
+    """Manages a cluster: for example its topics, configs, groups, offsets, transactions, ACLs and users.
 
         with KafkaAdminClient(bootstrap_servers="localhost:9092") as admin:
             admin.create_topics([NewTopic("topic", num_partitions=3, replication_factor=1)])
@@ -59,7 +59,9 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
         return self._asynchronous.metrics(raw)
 
     def close(self, timeout: float | None = None) -> None:
-        """Close the connections within `timeout` seconds (None: 10). Pending calls fail. May be called repeatedly."""
+        """Close the connections within `timeout` seconds (None: 10), otherwise raise KafkaTimeoutError. Pending calls
+        fail. May be called repeatedly.
+        """
         with self._close_lock:
             if self._closed:
                 return

@@ -103,7 +103,9 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_modified(self) -> bool:
-        """Whether the config is set on the resource itself, and not inherited."""
+        """Whether the value is none of the inherited ones: a default, the broker's configuration file, or the dynamic
+        default of all brokers.
+        """
         return self.source not in INHERITED
 
 
@@ -140,7 +142,7 @@ class ConfigsAdmin(AdminDriver):
 
         If the `configs` of a resource is set, only the configs that it names are returned. The keys of the result are
         resources without `configs`. `config_filter` is "all", "modified" (set on the resource itself), "default" (all
-        others) or "static" (from the broker's configuration file).
+        others; see `ConfigEntry.is_modified`) or "static" (from the broker's configuration file).
         """
         is_included = FILTERS.get(config_filter.lower())
         if is_included is None:
@@ -175,8 +177,8 @@ class ConfigsAdmin(AdminDriver):
         """Change the configs of resources. A config is set to a value, removed by None, or changed by an operation:
         `(AlterConfigOp.APPEND, "x")` appends to a list.
 
-        Configs that are not named stay as they are, unless `incremental` is False: then they are removed. Brokers
-        always reject unknown configs; kafka-python's `raise_on_unknown` is ignored.
+        Configs that are not named stay as they are, unless `incremental` is False: then they are removed. The broker
+        decides whether it accepts unknown configs; kafka-python's `raise_on_unknown` is ignored.
         """
         changes = _changes(config_resources)
         make_request = _incremental if incremental is not False else _complete
@@ -220,7 +222,7 @@ class ConfigsAdmin(AdminDriver):
         errors: Errors | None = None,
     ) -> None:
         """Remove the configs that each resource names in its `configs` (a list, or the keys of a mapping), so that
-        their defaults apply again.
+        their defaults apply again. kafka-python's `raise_on_unknown` and `incremental` are ignored.
         """
         removed = [
             ConfigResource(r.resource_type, r.name, dict.fromkeys(r.configs or (), None)) for r in config_resources
@@ -232,7 +234,8 @@ class ConfigsAdmin(AdminDriver):
     ) -> list[ConfigResource]:
         """Return the resources that have configs, of `resource_types` (default: all types).
 
-        Brokers before 4.1 list client metrics only: UnsupportedVersionError is raised if other types are requested.
+        Brokers before 4.1 list client metrics only: UnsupportedVersionError is raised unless only that type is
+        requested.
         """
         kinds = [int(ConfigResource(kind, "").plain.resource_type) for kind in resource_types]
 

@@ -36,6 +36,6 @@ class AdminCore(
     LogDirsAdmin,
     QuorumAdmin,
 ):
-    """Manages a cluster. Every call has a time limit (`timeout_ms`, by default default.api.timeout.ms) and raises the
-    errors of the brokers.
+    """Manages a cluster. Every call to brokers has a time limit (`timeout_ms`, by default default.api.timeout.ms) and
+    raises their errors.
     """

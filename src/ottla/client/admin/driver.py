@@ -116,11 +116,11 @@ class AdminDriver:
         )
 
     async def start(self) -> None:
-        """Start the background tasks. Connections are opened when they are needed."""
+        """Start the background task that refreshes the metadata. Connections are opened when they are needed."""
         self.metadata.start()
 
     async def stop(self) -> None:
-        """Stop the background tasks, and close the connections and the metric reporters."""
+        """Stop the background task, and close the connections and the metric reporters."""
         await self.metadata.close()
         await self.connections.close()
         self.registry.close()
@@ -174,7 +174,7 @@ class AdminDriver:
 
     async def attempt(self, call: AdminCall[K, V], keys: list[K]) -> dict[K, V | errors.KafkaError]:
         """Send the requests of a call once, and return the result or error of each key. If the request to a broker
-        fails, the error is returned for every key in the request.
+        fails, the error is returned for every key in the request. An error code of a whole response is raised.
         """
         by_broker, failed = await call.lookup(self, keys)
         outcomes: dict[K, V | errors.KafkaError] = {**failed}
@@ -319,7 +319,7 @@ class AdminDriver:
     # Lookups
 
     async def nodes(self) -> dict[int, Node]:
-        """Return the brokers by id."""
+        """Return the brokers by id. Request the metadata first if it has none."""
         if not self.metadata.cluster.nodes:
             await self.metadata.refresh(self.connections.request_timeout)
         return self.metadata.cluster.nodes

@@ -33,8 +33,8 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirDescription(NamedTuple):
-    """A log directory. `error` is set if it is offline; `total_bytes` and `usable_bytes` are None if the broker does
-    not report them. A cordoned directory gets no new replicas (KIP-1066).
+    """A log directory. `error` is set if it has one, for example because it is offline; `total_bytes` and
+    `usable_bytes` are None if the broker does not report them. A cordoned directory gets no new replicas (KIP-1066).
     """
 
     error: KafkaError | None
@@ -75,7 +75,7 @@ class LogDirsAdmin(AdminDriver):
         errors: Errors | None = None,
     ) -> dict[int, dict[str, LogDirDescription]]:
         """Return the log directories of `brokers` (None: all), by broker id and path, with the replicas of
-        `topic_partitions` (None: all).
+        `topic_partitions` (None: all). The keys of `errors` are broker ids.
         """
         topics = None
         if topic_partitions is not None:

@@ -65,7 +65,9 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id with its producer and transaction. `start_time_ms` is None if no transaction is open."""
+    """A transactional id with its producer and transaction. `start_time_ms` is in milliseconds since 1970, or None if
+    no transaction is open.
+    """
 
     coordinator_id: int
     state: str
@@ -77,8 +79,8 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """The state of a producer in a partition. `current_txn_start_offset` is None if it has no open transaction
-    there.
+    """The state of a producer in a partition. `last_timestamp` is in milliseconds since 1970. `coordinator_epoch` is
+    None if it is unknown, `current_txn_start_offset` if the producer has no open transaction in the partition.
     """
 
     producer_id: int

@@ -80,7 +80,9 @@ class KafkaConsumer(ConsumerQueries):
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: Any = None,
     ) -> None:
-        """Subscribe to topics, or to all that match `pattern`. Replaces the previous subscription."""
+        """Subscribe to topics, or to all that match `pattern`; see the synchronous consumer's subscribe(). Replaces the
+        previous subscription. Raises IllegalStateError if both or neither are passed.
+        """
         self._check_open()
         self._core.subscribe(topic_names(topics), pattern, listener)
 
@@ -141,7 +143,7 @@ class KafkaConsumer(ConsumerQueries):
 
     async def getone(self) -> ConsumerRecord:
         """Return the next record of the iteration. Raises StopAsyncIteration if there is none within
-        consumer_timeout_ms. The name is aiokafka's.
+        consumer_timeout_ms, or the consumer is closed. The name is aiokafka's.
         """
         return await anext(self)
 
@@ -192,17 +194,19 @@ class KafkaConsumer(ConsumerQueries):
         self._core.seek(TopicPartition(*partition), at.offset, at.leader_epoch)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the earliest offset of partitions (default: all)."""
+        """Continue at the earliest offset of partitions (default: all assigned ones)."""
         self._check_open()
         self._core.reset([TopicPartition(*tp) for tp in partitions], EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue at the latest offset of partitions (default: all)."""
+        """Continue at the latest offset of partitions (default: all assigned ones)."""
         self._check_open()
         self._core.reset([TopicPartition(*tp) for tp in partitions], LATEST_TIMESTAMP)
 
     async def seek_to_time(self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None) -> None:
-        """Continue at the first record at or after each time (ms since 1970), or at the latest offset."""
+        """Continue at the first record at or after each time (ms since 1970) or, if there is none, at the latest
+        offset.
+        """
         by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
         await self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
 
@@ -224,8 +228,8 @@ class KafkaConsumer(ConsumerQueries):
         """Commit `offsets` (None: all positions) for the group, and wait for the result. An offset is that of the next
         record to read.
 
-        Calls the callbacks of earlier asynchronous commits first. Raises, for example, CommitFailedError if the group
-        has rebalanced without this consumer.
+        After a success, the callbacks of earlier asynchronous commits are called. Raises, for example,
+        CommitFailedError if the group has rebalanced without this consumer.
         """
         await self._wait(self._core.commit(offsets, self._seconds(timeout_ms)))
 
@@ -238,8 +242,8 @@ class KafkaConsumer(ConsumerQueries):
     ) -> None:
         """Commit `offsets` (None: all positions) in the background, without retries.
 
-        A later poll(), commit() or close() calls `callback(offsets, error)`. The error is None after a success, and a
-        RetriableCommitFailedError if another commit may succeed.
+        A later poll(), commit() or close() calls `callback(offsets, error)` (None: default_offset_commit_callback, if
+        that is set). The error is None after a success, and a RetriableCommitFailedError if another commit may succeed.
         """
         self._check_open()
         self._core.commits.commit_async(self._core.consumed(offsets), callback)
@@ -287,7 +291,9 @@ class KafkaConsumer(ConsumerQueries):
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset after the last readable record of each partition."""
+        """Return the end offset of each partition: the high watermark or, with read_committed, the last stable
+        offset.
+        """
         return await self._wait(
             self._core.topic_metadata.positions(partitions, LATEST_TIMESTAMP, self._seconds(timeout_ms))
         )
@@ -301,8 +307,10 @@ class KafkaConsumer(ConsumerQueries):
         return await self._wait(self._core.topic_metadata.for_times(timestamps, self._seconds(timeout_ms)))
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """Return the id of this client in telemetry (KIP-714). Raises KafkaTimeoutError if the cluster assigns none in
-        time.
+        """Return the id of this client in telemetry (KIP-714).
+
+        Raises KafkaTimeoutError if the cluster assigns none in time, UnsupportedVersionError if it does not support
+        telemetry, and IllegalStateError if enable.metrics.push is false.
         """
         return await self._wait(telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms)))
 
@@ -316,6 +324,9 @@ class KafkaConsumer(ConsumerQueries):
     ) -> None:
         """Commit (with enable.auto.commit), leave the group and close, within `timeout_ms` (None:
         default.api.timeout.ms). May be called repeatedly.
+
+        A dynamic member leaves at once, and a static one stays until its session timeout, unless `group_membership`
+        says otherwise (KIP-1092). Errors of the listener are raised at the end.
         """
         if self._closing:
             return

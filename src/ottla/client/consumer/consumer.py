@@ -38,7 +38,9 @@ program.
 """
 
 SOON_SECONDS = 0.002
-"""Seconds that poll() waits for a response in the caller's thread before it continues waiting in the event loop."""
+"""Maximum time in seconds for which poll() waits for a response in the caller's thread before it continues waiting in
+the event loop.
+"""
 
 
 class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
@@ -52,10 +54,10 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     (`{"group.id": "g"}`); see `ottla.config.consumer.ConsumerConfig`. Raises ConfigurationError for an invalid value,
     TypeError for an unknown keyword.
 
-    Calls that wait raise KafkaTimeoutError after `timeout_ms` (by default default.api.timeout.ms), and WakeupError
-    after `wakeup()`. While one thread is in a call, calls from other threads raise IllegalStateError (in Java,
-    ConcurrentModificationException), except `wakeup()` and the methods that only read state. Methods have the names of
-    kafka-python; Java's names also exist, in Python's spelling.
+    Methods with `timeout_ms`, except polls and close(), raise KafkaTimeoutError after it (by default
+    default.api.timeout.ms). Calls that wait raise WakeupError after `wakeup()`. While one thread is in a call, calls
+    from other threads raise IllegalStateError (in Java, ConcurrentModificationException), except `wakeup()` and the
+    methods that only read state. Methods have the names of kafka-python; Java's names also exist, in Python's spelling.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ConsumerOptions]) -> None:
@@ -105,7 +107,9 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     unsubscribe: Final = synchronous(AsyncKafkaConsumer.unsubscribe)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without group management; offsets can still be committed for a group."""
+        """Read exactly these partitions, without group management; offsets can still be committed for a group. Without
+        partitions, the consumer is unsubscribed.
+        """
         assigned = list(partitions)
         if assigned:
             self._do(lambda: self._core.assign(assigned))
@@ -120,10 +124,10 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         """Return available records, at most `max_records` (None: max.poll.records). Waits up to `timeout_ms` for the
         first one.
 
-        Also joins the group, calls the listener and commits. Raises errors that a retry does not fix:
-        NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError, RecordDeserializationError,
-        TopicAuthorizationFailedError, FencedInstanceIdError…, and IllegalStateError without a subscription or
-        assignment.
+        Also joins the group, calls the listener and commits (with enable.auto.commit). Raises errors that a retry does
+        not fix, such as NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError, CorruptBatchError,
+        RecordDeserializationError, TopicAuthorizationFailedError and FencedInstanceIdError, and IllegalStateError
+        without a subscription or assignment.
         """
         check_max_records(max_records)
         at_most = max_records or self.config.max_poll_records
@@ -171,7 +175,8 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         """Poll, but return the records as columns in Arrow's layout instead of one object per record.
 
         Returns whole batches, about 16 MiB of a partition at most; the next call returns more. Deserializers
-        and interceptors are not used. Of a partition in `until`, only records before the offset there are returned.
+        and interceptors are not used. Of a partition in `until`, only records before the offset there are returned; the
+        position may then lie beyond that offset.
         """
         ends = until or {}
         self._enter()

@@ -54,7 +54,7 @@ __all__ = ["CommitCallback", "ConsumerCore", "Offsets", "Records"]
 LONGEST_WAIT: float = 1.0
 """Maximum time in seconds for which a poll waits before it checks again whether anything is due."""
 LEAST_CLOSE_SECONDS: float = 0.1
-"""Minimum time in seconds for leaving the group, even if close() has no time left."""
+"""Minimum of the time limit in seconds for leaving the group, even if close() has no time left."""
 
 _numbers = itertools.count(1)
 
@@ -169,7 +169,7 @@ class ConsumerCore:
     # Start and stop
 
     async def start(self) -> None:
-        """Start the background tasks."""
+        """Start the background task that refreshes the metadata."""
         self.metadata.listeners.append(self._new_cluster)
         self.metadata.start()
 
@@ -179,8 +179,8 @@ class ConsumerCore:
         auto_commit: bool,
         operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit, leave the group and stop, within `timeout` seconds (None: default.api.timeout.ms). Raises the errors
-        of the rebalance listener.
+        """Commit if both `auto_commit` and enable.auto.commit are set, leave the group and stop, within `timeout`
+        seconds (None: default.api.timeout.ms). Raises the errors of the rebalance listener.
         """
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
@@ -285,8 +285,8 @@ class ConsumerCore:
         self._update_metadata_topics()
 
     def _update_metadata_topics(self) -> None:
-        """Restrict the metadata to the topics of the new subscription or assignment, and let the next poll look up
-        positions.
+        """Request metadata only for the topics of the new subscription or assignment (for a pattern: all topics), and
+        let the next poll look up positions.
         """
         self.metadata.all_topics = self.subscription.pattern is not None
         self.metadata.set_topics(self.subscription.topics or {tp.topic for tp in self.subscription.partitions})
@@ -324,7 +324,9 @@ class ConsumerCore:
             self.seek(tp, ends[tp] if at is None else at.offset)
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
-        """Reset positions to the earliest (-2) or the latest (-1) offset. The next poll looks it up."""
+        """Reset the positions of partitions (none: of all) to the earliest (-2) or the latest (-1) offset. The next
+        poll looks it up.
+        """
         named = [self.subscription.state(tp) for tp in partitions]
         for state in named or list(self.subscription.partitions.values()):
             state.reset(timestamp)
@@ -358,7 +360,7 @@ class ConsumerCore:
         return self.subscription.has_subscription and bool(self.config.group_id)
 
     async def prepare(self, timeout: float) -> bool:
-        """Do the pending work (join the group, look up positions, commit), and wait for records.
+        """Do the pending work, such as joining the group, looking up positions and commits, and wait for records.
 
         Returns False if there are none after `timeout` seconds. Raises the errors of poll().
         """
@@ -442,7 +444,7 @@ class ConsumerCore:
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
         """Return fetched records as columns, about 16 MiB per partition at most. Of a partition in `until`, only
-        records before the offset there are returned.
+        records before the offset there are returned; the position may then lie beyond that offset.
         """
         return self.buffer.next_columns(wake, headers, until)
 

@@ -16,8 +16,8 @@ class ConsumerInterceptor:
     """Gets records before the application does, and the offsets of successful commits. All methods are optional."""
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Configure the interceptor. It gets the configs that were passed to the consumer. Called once, before all
-        other methods.
+        """Configure the interceptor. It gets the configs that were passed to the consumer, and client.id. Called once,
+        before all other methods.
         """
 
     def on_consume(self, records: Records) -> Records:
@@ -39,7 +39,9 @@ class ConsumerInterceptors(Interceptors):
     """The interceptors of one consumer."""
 
     def on_consume(self, records: Records) -> Records:
-        """Pass records through all interceptors. If one raises an exception, it is skipped."""
+        """Pass records through all interceptors, and return the result. An interceptor that fails or returns None does
+        not change it.
+        """
         changed: Records = self.change("on_consume", records)
         return changed
 

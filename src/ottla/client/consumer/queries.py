@@ -1,4 +1,4 @@
-"""The methods of both consumers that only read state. Any thread may call them, and they never wait."""
+"""The methods of both consumers that only read state. Any thread may call them. They send no request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class ConsumerQueries:
         return set(self._core.subscription.partitions)
 
     def subscription(self) -> set[str]:
-        """Return the subscribed topics. With a pattern, return the topics that match it at the moment."""
+        """Return the subscribed topics. With a pattern, return the topics that match it at the moment; none with a
+        SubscriptionPattern, which the broker evaluates.
+        """
         return set(self._core.subscription.topics)
 
     def paused(self) -> set[TopicPartition]:
@@ -29,15 +31,21 @@ class ConsumerQueries:
         return {tp for tp, state in self._core.subscription.partitions.items() if state.paused}
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark of a partition according to its last fetch; None before the first fetch."""
+        """Return the high watermark of a partition according to its last fetch; None before the first fetch. Raises
+        IllegalStateError if the partition is not assigned.
+        """
         return self._core.subscription.state(TopicPartition(*partition)).high_watermark
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Return the lag of a partition in records according to its last fetch; None if it is not known yet."""
+        """Return the lag of a partition in records according to its last fetch; None if it is not known yet. Raises
+        IllegalStateError if the partition is not assigned.
+        """
         return self._core.lag(TopicPartition(*partition))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the group metadata for a producer's send_offsets_to_transaction (KIP-447)."""
+        """Return the group metadata for a producer's send_offsets_to_transaction (KIP-447). Raises IllegalStateError
+        without a group_id.
+        """
         return self._core.group_metadata()
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:

@@ -64,7 +64,9 @@ class PartitionState:
         pending reset.
         """
         self.generation = 0
-        """Incremented by each seek. Data of an earlier generation is dropped."""
+        """Incremented by each seek and reset, and when the partition is no longer assigned. Data of an earlier
+        generation is dropped.
+        """
         self.paused = False
         self.in_flight = False
         self.fetch_suspended = False
@@ -146,13 +148,15 @@ class Subscription:
         return bool(self.topics) or self.pattern is not None or self.remote_pattern is not None
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe to topics, instead of the previous subscription."""
+        """Subscribe to topics, instead of the previous subscription. Raises IllegalStateError after assign()."""
         self._check_mode(manual=False)
         self.pattern = self.remote_pattern = None
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str] | SubscriptionPattern) -> None:
-        """Subscribe to all topics that match a pattern, instead of the previous subscription."""
+        """Subscribe to all topics that match a pattern, instead of the previous subscription. Raises IllegalStateError
+        after assign().
+        """
         self._check_mode(manual=False)
         remote = isinstance(pattern, SubscriptionPattern)
         self.remote_pattern = pattern.pattern if isinstance(pattern, SubscriptionPattern) else None
@@ -160,7 +164,9 @@ class Subscription:
         self.topics = frozenset()
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions, without a subscription. If there are none, do the same as `unsubscribe`."""
+        """Assign exactly these partitions, without a subscription. If there are none, do the same as `unsubscribe`.
+        Raises IllegalStateError after subscribe().
+        """
         self._check_mode(manual=True)
         self.assign(partitions)
         self.manual = bool(self.partitions)

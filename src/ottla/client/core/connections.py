@@ -1,7 +1,8 @@
 """Connections to the brokers of a cluster, opened when they are needed. Kafka's `NetworkClient`.
 
 A connection is ready after the negotiation of API versions and, if configured, authentication. After each failed
-attempt, the client waits longer before it connects to the broker again. Not thread-safe: event loop only.
+attempt in a row, the client waits longer before it connects to the broker again, up to reconnect.backoff.max.ms. Not
+thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -45,24 +46,28 @@ LATEST_REPLACED, with an attempt every REPLACING_STEP. All are fractions of the 
 """
 
 SLOW_SECONDS: Final = 1.5
-"""Time in seconds after which a connection attempt is logged as slow."""
+"""Time in seconds after which a connection attempt is logged as slow, or a group or transactional id without a
+coordinator as such.
+"""
 SHOWN_REASONS: Final = 3
 """Maximum number of different errors that the warning about unreachable brokers lists."""
 
 DATA: Final = "data"
-"""The purpose of connections for produce requests, and for all other requests with quick responses."""
+"""The purpose of connections for all requests except fetches and those to coordinators."""
 FETCH: Final = "fetch"
 """The purpose of connections for fetches. They have their own because a broker handles the requests of a connection one
 after the other, and a fetch may wait for data.
 """
 GROUP: Final = "group"
-"""The purpose of connections to coordinators. They have their own because JoinGroup may wait for minutes, and because
-heartbeats must not wait behind fetches.
+"""The purpose of connections to group and transaction coordinators. They have their own because JoinGroup may wait for
+minutes, and because heartbeats must not wait behind fetches.
 """
 
 
 class ReconnectState:
-    """The number of failed connection attempts to a broker in a row, and the event loop time of the next attempt."""
+    """The number of failed connection attempts to a broker in a row, and the event loop time before which no other
+    attempt starts.
+    """
 
     __slots__ = ("failures", "not_before")
 
@@ -89,7 +94,7 @@ class Connections:
         self._nodes = nodes
         self._bootstrap = _bootstrap_nodes(config.bootstrap_servers)
         self._only_bootstrap = False
-        """Whether only the bootstrap servers are used, until one has responded (rebootstrap)."""
+        """Whether `send_any` uses only the bootstrap servers: since a rebootstrap, until one of them has responded."""
         self._bootstrap_is_resolved = config.client_dns_lookup == "use_all_dns_ips"
         self._ready: dict[tuple[int, str], BrokerConnection] = {}
         self._connecting: dict[tuple[int, str], asyncio.Task[BrokerConnection]] = {}
@@ -101,12 +106,14 @@ class Connections:
         self._setup_timeout = ExponentialBackoff(
             first_ms / 1000, max(first_ms, config.socket_connection_setup_timeout_max_ms) / 1000, jitter=JITTER
         )
-        """Timeout for establishing a connection. It grows with each failure (KIP-601)."""
+        """Timeout in seconds for establishing a connection. It doubles with each failure in a row, up to
+        socket.connection.setup.timeout.max.ms (KIP-601).
+        """
         self._options = _socket_options(config)
         self._login = sasl_login(config)
         self.slow_reason: str = ""
-        """The reason why connection attempts are slow at the moment, for the error of a call that times out; empty if
-        they are not.
+        """The reason why a connection attempt has been slow, for the error of a call that times out; empty if none has
+        been since the last successful one.
         """
         self._outage_since: float | None = None
         """The event loop time since which no broker has been reachable; None otherwise."""
@@ -134,8 +141,9 @@ class Connections:
         """Send a request to a broker, and return the response. The version is the newest that both sides support, and
         not above `at_most`.
 
-        `request` may be a function that takes the version and returns the request; then `of` is its class. Raises
-        errors of the connection. Error codes in the response are not checked.
+        `request` may be a function that takes the version and returns the request; then `of` is its class. `timeout` is
+        the time in seconds to wait for the response, by default request.timeout.ms. Raises errors of the connection.
+        Error codes in the response are not checked.
         """
         connection = await self.connect(node_id, purpose)
         version = connection.version(of or type(request), at_most)  # type: ignore[arg-type]
@@ -145,7 +153,9 @@ class Connections:
 
     async def send_any(self, request: Request[R]) -> R:
         """Send a request to any broker, and return the response. Brokers with an open connection and few requests in
-        flight are preferred.
+        flight are preferred. If one fails, the next is tried.
+
+        Raises authentication errors and UnsupportedVersionError at once, and the last error if all brokers fail.
         """
         return await self.send_any_of(type(request), lambda _: request)
 
@@ -182,7 +192,7 @@ class Connections:
         self._outage_since = asyncio.get_running_loop().time()
         reasons = list(dict.fromkeys(map(str, failures)))
         log.warning(
-            "No broker is reachable; retrying until one is: %s (client.id=%s)",
+            "No broker is reachable; calls are retried until they time out: %s (client.id=%s)",
             logs.listed(reasons, SHOWN_REASONS),
             self.client_id,
         )
@@ -207,14 +217,18 @@ class Connections:
             self._bootstrap_is_resolved = True
 
     def rebootstrap(self) -> None:
-        """Close all connections, and use only the bootstrap servers until one has responded (KIP-899)."""
-        log.info("Rebootstrapping: discovering the cluster through the bootstrap servers again")
+        """Close all connections, and let `send_any` use only bootstrap servers until one has responded (KIP-899)."""
+        log.info(
+            "The metadata could not be refreshed; discovering the cluster through the bootstrap servers again (KIP-899)"
+        )
         self._only_bootstrap = True
         for node_id, purpose in list(self._ready):
             self.disconnect(node_id, purpose)
 
     def _by_load(self) -> list[int]:
-        """Return the ids of all nodes in order of preference. Bootstrap servers are last."""
+        """Return the ids of the nodes that `send_any` tries, the preferred ones first. Bootstrap servers are last; with
+        metadata.recovery.strategy=none they are used only if the metadata has no brokers.
+        """
         nodes = [] if self._only_bootstrap else list(self._nodes())
         random.shuffle(nodes)
 
@@ -239,10 +253,10 @@ class Connections:
     # Opening
 
     async def connect(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
-        """Return a ready connection.
+        """Return a ready connection. After a failed attempt, wait for the reconnect backoff first.
 
-        Raises BrokerConnectionError if the broker is unreachable. After a failed attempt, waits for the reconnect
-        backoff first.
+        Raises BrokerConnectionError if the broker is unreachable or unknown, errors of authentication, and
+        IllegalStateError after `close`.
         """
         connection = self.ready(node_id, purpose)
         if connection is not None:
@@ -303,7 +317,7 @@ class Connections:
         return connection
 
     def _report_slow(self, peer: str) -> None:
-        """Log that a connection attempt is slow. Further ones are not logged until an attempt has ended."""
+        """Log that a connection attempt is slow. Further ones are not logged until an attempt has succeeded."""
         reason = (
             f"{peer} did not complete the handshake within {SLOW_SECONDS:g} s; is it a Kafka broker, does "
             "security.protocol match its listener, is max.connections reached, or does a firewall drop packets?"
@@ -316,8 +330,8 @@ class Connections:
         """Stop using a connection before its authenticated session expires (KIP-368). The next request opens another
         one.
 
-        The connection is replaced as soon as it has no request in flight, so that no request overtakes another one, but
-        no later than LATEST_REPLACED.
+        From FIRST_REPLACED on, the connection is replaced as soon as it has no request in flight, so that no request
+        overtakes another one, but no later than LATEST_REPLACED. It is closed when the session expires.
         """
         loop, lifetime = asyncio.get_running_loop(), connection.lifetime_ms / 1000
         latest = loop.time() + LATEST_REPLACED * lifetime
@@ -357,9 +371,7 @@ class Connections:
             self._idle_timer = asyncio.get_running_loop().call_later(idle / 2000, self._close_idle)
 
     def _close_idle(self) -> None:
-        """Close connections that have been idle for connections.max.idle.ms, and remove those that the broker has
-        closed.
-        """
+        """Close connections that have been idle for connections.max.idle.ms, and remove closed ones."""
         self._idle_timer = None
         oldest = asyncio.get_running_loop().time() - self.config.connections_max_idle_ms / 1000
         for key, connection in list(self._ready.items()):

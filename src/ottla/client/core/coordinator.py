@@ -74,7 +74,12 @@ class Coordinator:
         )
 
     async def find(self, deadline: float) -> int:
-        """Return the node id of the coordinator. Raises KafkaTimeoutError at the deadline."""
+        """Return the node id of the coordinator; look it up if necessary, with retries until `deadline`, a monotonic
+        time in seconds.
+
+        Raises KafkaTimeoutError after the deadline, errors that are not retriable at once, and InvalidGroupIdError if
+        there is no group id.
+        """
         if not self.group_id:
             raise errors.InvalidGroupIdError("this requires a group.id")
         tries = 0
@@ -106,7 +111,7 @@ class Coordinator:
         if self._has_warned or now - self._failing_since < SLOW_SECONDS or self.connections.is_failing:
             return
         self._has_warned = True
-        log.warning("No coordinator of %s; retrying until there is one: %s", self._subject, error)
+        log.warning("No coordinator of %s; looking it up again: %s", self._subject, error)
 
     def _found(self) -> None:
         if self._has_warned and self._failing_since is not None:
@@ -147,8 +152,10 @@ class Coordinator:
         at_most: int | None = None,
         timeout: float | None = None,
     ) -> R:
-        """Send a request to the coordinator, and return the response. Raises KafkaTimeoutError at the deadline. After a
-        retriable error, the next call looks up the coordinator again.
+        """Send a request to the coordinator, and return the response. Error codes in the response are not checked.
+
+        Raises KafkaTimeoutError at the deadline, and errors of the connection. After a retriable one, the next call
+        looks up the coordinator again.
         """
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):

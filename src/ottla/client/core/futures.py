@@ -17,7 +17,7 @@ from ottla.model import TopicPartition
 from ottla.records.appender import RecordFuture
 
 _lock = threading.Lock()
-"""Protects the waiters of all results. It is never held for long."""
+"""Protects the state and the waiters of all results. It is held only for a few assignments."""
 _forks = 0
 """The number of forks that led to this process. A record in flight belongs to the process that has sent it."""
 
@@ -49,7 +49,7 @@ class ProduceRequestResult:
         self.waiters: list[Callable[[], None]] | None = None
 
     def complete(self, base_offset: int, append_time: int, error: BaseException | None = None) -> bool:
-        """Complete the result, and call the waiters in this thread. Return False if it was complete already."""
+        """Complete the result, and call the waiters in the calling thread. Return False if it was complete already."""
         with _lock:
             if self.done:
                 return False
@@ -78,10 +78,10 @@ class ProduceRequestResult:
                 self.waiters.remove(waiter)
 
     def wait(self, timeout: float | None) -> bool:
-        """Block until the result is complete. Return False after `timeout` seconds.
+        """Block until the result is complete. Return False after `timeout` seconds (None: no limit).
 
-        Raises IllegalStateError in a process that was forked after the send (only the parent gets the result), and in
-        the I/O thread, where callbacks run.
+        If the result is not complete, raises IllegalStateError in a process that was forked after the send (only the
+        parent gets the result), and in the I/O thread of a client, where callbacks run.
         """
         if self.done:
             return True

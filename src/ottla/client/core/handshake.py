@@ -36,8 +36,8 @@ class BrokerConnection:
         """The lifetime of the authenticated session in milliseconds; 0 for no limit (KIP-368)."""
 
     def version(self, request: type[Request[Any]], at_most: int | None = None, at_least: int = 0) -> int:
-        """Return the newest version of a request that both sides support. Raises UnsupportedVersionError if there is
-        none.
+        """Return the newest version of a request, from `at_least` to `at_most`, that both sides support. Raises
+        UnsupportedVersionError if there is none.
         """
         low, high = self.versions.get(request.API_KEY, (0, -1))
         ours = range(max(request.VERSIONS.start, at_least), request.VERSIONS.stop)
@@ -52,8 +52,8 @@ class BrokerConnection:
 
 
 def sasl_login(config: ClientConfig) -> Login | None:
-    """Return the SASL credentials of the client; None without SASL. Raises ConfigurationError if configs are
-    missing.
+    """Return the SASL credentials of the client; None without SASL. Raises ConfigurationError if configs are missing or
+    do not work together.
     """
     if not config.security_protocol.startswith("SASL"):
         return None
@@ -76,7 +76,7 @@ def sasl_login(config: ClientConfig) -> Login | None:
 
 def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
     """Return the TLS context for the OAuth token endpoint, made from the client's ssl.* configs; None if they contain
-    no trust store.
+    neither trusted certificates nor ssl.context.
     """
     if not any(key.startswith(("ssl.truststore.", "ssl.cafile", "ssl.context")) for key in config.originals):
         return None
@@ -86,7 +86,9 @@ def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
 
 
 async def negotiate(channel: Channel, config: ClientConfig, login: Login | None) -> BrokerConnection:
-    """Negotiate API versions, then authenticate if there is a `login`. Raises the broker's errors."""
+    """Negotiate API versions, then authenticate if there is a `login`. Raises the broker's errors and those of the
+    connection.
+    """
     timeout = config.request_timeout_ms / 1000
     request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])
     # A broker that does not support version 4 responds in version 0 with the versions it supports.

@@ -1,5 +1,5 @@
-"""The application's interceptors in a client. They are created once and configured with the client's configs. Later
-exceptions of their methods are logged and ignored.
+"""The application's interceptors in a client. Classes are instantiated once, and `configure` gets the client's configs.
+Exceptions of all other methods are logged and ignored.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Interceptors:
         return value
 
     def notify(self, method: str, *args: Any) -> None:
-        """Call a method of each interceptor."""
+        """Call a method of each interceptor that has it."""
         for interceptor in self.chain:
             self.call(interceptor, method, *args)
 
     def close(self) -> None:
-        """Close all interceptors."""
+        """Call close() of each interceptor that has it."""
         self.notify("close")
 
 

@@ -28,8 +28,8 @@ T = TypeVar("T")
 JOIN_SECONDS: Final = 5.0
 """Maximum time in seconds for which `stop` waits until the thread has ended."""
 CLEANUP_SECONDS: Final = 0.8
-"""Time in seconds that cancelled tasks have for cleaning up before the event loop ends. Less than a second, so that
-Ctrl+C ends a call quickly.
+"""Time in seconds that cancelled tasks have for cleaning up, when the thread stops, before they are cancelled again. It
+is less than a second, so that a client closes quickly after Ctrl+C.
 """
 
 INTERRUPT_SECONDS: Final = 0.25
@@ -51,7 +51,7 @@ class Caller:
         self.inbox: queue.SimpleQueue[tuple[Callable[[], None] | None, Any, BaseException | None]] = queue.SimpleQueue()
 
     def complete(self, task: asyncio.Task[Any]) -> None:
-        """Pass the result of the task to the waiting thread. Called in the event loop."""
+        """Pass the result or the exception of the task to the waiting thread. Called in the event loop."""
         if task.cancelled():
             self.inbox.put((None, None, asyncio.CancelledError()))
         elif task.exception() is not None:
@@ -60,8 +60,8 @@ class Caller:
             self.inbox.put((None, task.result(), None))
 
     def wait(self, timeout: float | None) -> Any:
-        """Wait for the result, and return it. Meanwhile run the functions that the event loop passes. Raises
-        queue.Empty after `timeout` seconds.
+        """Wait for the result, and return it. Meanwhile run the functions that the event loop passes. Raises the
+        coroutine's exception, and queue.Empty after `timeout` seconds (None: no limit).
         """
         for seconds in _slices(timeout):
             try:
@@ -151,8 +151,8 @@ class IoThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._stopped = False
         self._lock = threading.RLock()
-        """Held while a coroutine is scheduled, so that none is scheduled after the event loop has been stopped. A
-        signal handler of the same thread may call `stop` meanwhile.
+        """Held while a coroutine is scheduled, so that none is scheduled after the event loop has been stopped.
+        Reentrant, because a signal handler of the same thread may call `stop` meanwhile.
         """
         _live.add(self)
 
@@ -185,7 +185,7 @@ class IoThread:
 
     @property
     def is_current(self) -> bool:
-        """Whether the current thread is this thread, so that it must not wait for it."""
+        """Whether the calling thread is this I/O thread, which must not wait for itself."""
         return threading.current_thread() is self._thread
 
     def check(self) -> None:
@@ -199,7 +199,8 @@ class IoThread:
         """Run a coroutine in the event loop, wait for it, and return its result.
 
         Raises KafkaTimeoutError after `timeout` seconds. Then, and on Ctrl+C, the coroutine is cancelled. Raises
-        IllegalStateError if the thread is stopped before or meanwhile.
+        IllegalStateError if the thread is stopped before or meanwhile, if it belongs to the parent process, and if it
+        is the calling thread.
         """
         caller = Caller()
         started: list[asyncio.Task[T]] = []
@@ -231,8 +232,8 @@ class IoThread:
         return result
 
     def _schedule(self, function: Callable[[], None]) -> None:
-        """Schedule a function call in the event loop. Raises IllegalStateError if the thread has been stopped, so that
-        every scheduled function runs.
+        """Schedule a function call in the event loop. Raises IllegalStateError if the thread has been stopped or
+        belongs to the parent process, so that every scheduled function runs.
         """
         with self._lock:
             self.check()
@@ -257,7 +258,9 @@ class IoThread:
             log.debug("%s: ignoring a call, because the event loop has ended", self.name)
 
     def stop(self) -> None:
-        """Cancel running tasks, and end the event loop and the thread. Does nothing in a child process after a fork."""
+        """Cancel running tasks, and end the event loop and the thread. In a child process after a fork, only mark the
+        thread as stopped.
+        """
         with self._lock:
             if self._stopped:
                 return

@@ -98,7 +98,7 @@ class Cluster:
         return next((p for p in partitions if p.partition == tp.partition), None)
 
     def leader(self, tp: TopicPartition) -> int:
-        """Return the leader of a partition; -1 if there is none or it is unknown."""
+        """Return the node id of a partition's leader; -1 if there is none or its address is unknown."""
         info = self.partition(tp)
         return NO_LEADER if info is None or info.leader not in self.nodes else info.leader
 
@@ -107,12 +107,13 @@ class MetadataSource(Protocol):
     """Sends metadata requests, as `Connections` does."""
 
     async def send_any(self, request: MetadataRequest) -> MetadataResponse:
-        """Return the response of a broker that is reachable and not busy."""
+        """Send the request to a broker of the source's choice, and return the response."""
         ...
 
 
 class Metadata:
-    """Keeps the cluster metadata up to date: on request, after errors, and when it is older than metadata.max.age.ms.
+    """Refreshes the cluster metadata: on request, after metadata.max.age.ms, and with backoff after a failed refresh
+    and while the metadata of a requested topic is incomplete.
 
     It requests only the topics that the client uses, or all topics. Event loop only, except for `cluster`, `version`
     and `touch`, which any thread may use.
@@ -134,7 +135,8 @@ class Metadata:
     ) -> None:
         """Create metadata without any brokers or topics.
 
-        `slow_reason` returns why connection attempts are slow at the moment, for the error of a call that times out.
+        `slow_reason` returns why connection attempts are slow, for the error of a call that times out; empty if they
+        are not.
         """
         self.cluster: Cluster = Cluster()
         self.version: int = 0
@@ -143,9 +145,9 @@ class Metadata:
         """Called with the snapshot of each metadata response."""
         self.all_topics = False
         self.error: errors.KafkaError | None = None
-        """The error of the last refresh; None if it succeeded."""
+        """The error of the last refresh; None if it succeeded or there has been none."""
         self.updated_at: float = clock.monotonic()
-        """The monotonic time in seconds of the last successful refresh."""
+        """The monotonic time in seconds of the last successful refresh; of the creation if there has been none."""
         self._source = source
         self._slow_reason = slow_reason
         self._clock = clock
@@ -160,12 +162,14 @@ class Metadata:
         self._failing_since: float | None = None
         self._requested = asyncio.Event()
         self._new_topic = asyncio.Event()
-        """Set when a topic is used for the first time. The refresh for it does not wait for the minimum delay."""
+        """Set when a call waits for a topic that has not been requested. The refresh for it does not wait for the delay
+        after the previous one.
+        """
         self._updated: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the background task."""
+        """Start the background task that refreshes the metadata."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
@@ -181,7 +185,9 @@ class Metadata:
         self._topics[topic] = self._clock.monotonic()
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        """Replace the topics to request. Request a refresh if one of them is new."""
+        """Replace the topics to request. Request a refresh if one of them is new. Raises TypeError or InvalidTopicError
+        for a name that no request can contain.
+        """
         now = self._clock.monotonic()
         before = set(self._topics)
         self._topics = dict.fromkeys(map(writable, topics), now)
@@ -189,13 +195,13 @@ class Metadata:
             self.request_update()
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Add topics to request. Request a refresh if one of them is new."""
+        """Add topics to request, like `set_topics`. Request a refresh if one of them is new."""
         self.set_topics([*list(self._topics), *topics])
 
     # Refreshes
 
     def request_update(self) -> None:
-        """Request a refresh. It starts as soon as the minimum delay since the last one has passed."""
+        """Request a refresh. It starts as soon as the delay after the previous one has passed."""
         self._requested.set()
 
     def next_update(self) -> asyncio.Future[None]:
@@ -207,8 +213,8 @@ class Metadata:
         return self._updated
 
     async def refresh(self, timeout: float) -> Cluster:
-        """Refresh, and return the new snapshot. Raises KafkaTimeoutError after `timeout` seconds, caused by the last
-        error.
+        """Refresh, and return the new snapshot. Raises KafkaTimeoutError after `timeout` seconds, caused by the error
+        of the last refresh if it failed.
 
         Authentication errors are raised at once.
         """
@@ -224,8 +230,8 @@ class Metadata:
     async def wait_for_topic(self, topic: str, timeout: float, partition: int = 0) -> TopicInfo:
         """Wait until a topic has a partition with this number, and return the topic.
 
-        Raises KafkaTimeoutError after `timeout` seconds. Errors that are not retriable (an invalid name, no
-        authorization) are raised at once.
+        Raises KafkaTimeoutError after `timeout` seconds. Authentication errors, and errors of the topic that are not
+        retriable (such as an invalid name or no authorization), are raised at once.
         """
         deadline = time.monotonic() + timeout
         if topic not in self._topics:
@@ -345,8 +351,8 @@ class Metadata:
             listener(self.cluster)
 
     def leader_changed(self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()) -> bool:
-        """Apply a leader from a produce or fetch response (KIP-951). Return whether it is newer than the metadata and
-        its address is known.
+        """Apply a leader from a produce, fetch or share fetch response (KIP-951) if it is newer than the metadata and
+        its address is known. Return whether it was applied.
 
         `nodes` are the brokers in the same response, which may be new.
         """
@@ -365,8 +371,8 @@ class Metadata:
         """Record the leader epoch of an offset. Return whether it is newer than the metadata: then the partition has no
         leader until newer metadata arrives, which is requested (KIP-320). Kafka's `updateLastSeenEpochIfNewer`.
 
-        Without this, a consumer whose metadata comes from an isolated broker would fetch from the leader that was
-        replaced, find the offset out of range, and read the partition from the beginning.
+        If the epoch were ignored, a consumer whose metadata comes from an isolated broker would fetch from the leader
+        that was replaced, find the offset out of range, and reset its position.
         """
         info = self.cluster.partition(tp)
         if info is None or epoch <= info.leader_epoch:
@@ -429,8 +435,8 @@ def writable(topic: str) -> str:
 
 
 def topic_info(topic: MetadataResponseTopic, previous: TopicInfo | None = None) -> TopicInfo:
-    """Return a topic from a metadata response. For a partition with an older leader epoch than in `previous`, return
-    the previous partition.
+    """Return a topic from a metadata response. A partition with an older leader epoch than in `previous`, if that has
+    the same topic id, is taken from there.
     """
     assert topic.name is not None
     error = errors.for_code(topic.error_code) if topic.error_code else None

@@ -30,7 +30,7 @@ class SingleThreadClient(SynchronousClient[Client]):
     """Base class of synchronous clients that one thread at a time may use, like Java's consumers."""
 
     def __init__(self, name: str, io: IoThread) -> None:
-        """`name`: the kind of client in error messages, such as consumer."""
+        """Create the client. `name` is the kind of client in error messages, such as consumer."""
         self._name = name
         self._io = io
         self._io.on_fork = self._forked

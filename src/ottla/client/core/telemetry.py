@@ -1,8 +1,8 @@
 """Client telemetry (KIP-714, `enable.metrics.push`): sends the client's metrics to the cluster. Kafka's
 `ClientTelemetryReporter`.
 
-A broker responds with the names of metrics that it wants (usually none) and the interval. If the cluster does not
-support telemetry, there is no further request. Failures never affect the client. Not thread-safe: event loop only.
+A broker responds with the prefixes of the names of the metrics to push (usually none) and the interval. If the cluster
+does not support telemetry, there is no further request. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ FINAL: Final = (errors.InvalidRequestError, errors.InvalidRecordError, errors.Un
 SUBSCRIPTION_OUTDATED: Final = (errors.UnknownSubscriptionIdError, errors.UnsupportedCompressionTypeError)
 """Errors after which the client requests its subscription again."""
 RETRY_SECONDS: Final = 60.0
-"""Delay in seconds after a failed request."""
+"""Delay in seconds before the client requests its subscription again after any other error."""
 FAREWELL_SECONDS: Final = 0.5
 """Maximum time in seconds for which closing a client waits for the last push."""
 
 
 class Telemetry:
-    """The telemetry of one client. `close` pushes the metrics a last time."""
+    """The telemetry of one client."""
 
     def __init__(self, connections: Connections, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._connections = connections
@@ -52,13 +52,15 @@ class Telemetry:
         self._closed = False
 
     def start(self) -> None:
-        """Start the background task. Called once the client has connected to the cluster."""
+        """Start the background task, unless it has been started or `close` has been called. Called with each metadata
+        response.
+        """
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def client_instance_id(self, timeout: float) -> UUID:
         """Return the id that the cluster has assigned to this client. Raises KafkaTimeoutError after `timeout` seconds,
-        UnsupportedVersionError if the cluster does not support telemetry.
+        and UnsupportedVersionError if the cluster does not support telemetry or has rejected the client's request.
         """
         self.start()
         try:
@@ -71,7 +73,7 @@ class Telemetry:
         return self._subscription.client_instance_id
 
     async def close(self) -> None:
-        """Push the metrics a last time if there is a subscription, and stop."""
+        """Stop, and push the metrics a last time if the cluster has subscribed to some."""
         self._closed = True
         if self._task is None:
             return
@@ -98,7 +100,7 @@ class Telemetry:
                 self._subscribed.set()
                 return
             except errors.KafkaError as error:
-                log.debug("Could not push metrics: %s", error)
+                log.debug("Client telemetry failed; retrying later: %s", error)
                 await self._sleep(RETRY_SECONDS)
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
@@ -109,8 +111,8 @@ class Telemetry:
         return answer
 
     async def _push_while_subscribed(self, subscription: GetTelemetrySubscriptionsResponse) -> None:
-        """Push the metrics at the subscription's interval. The first push is at a random time, so that clients that
-        start together do not push together.
+        """Push the metrics at the subscription's interval until a push fails. The first push is at a random time, so
+        that clients that start together do not push together. Without metrics to push, only wait for one interval.
         """
         interval = subscription.push_interval_ms / 1000
         if not subscription.requested_metrics:
@@ -121,7 +123,7 @@ class Telemetry:
             try:
                 await self._push(subscription, terminating=False)
             except (errors.TelemetryTooLargeError, errors.ThrottlingQuotaExceededError) as error:
-                log.warning("A broker rejected the metrics of this client: %s", error)
+                log.warning("A broker rejected the metrics of this client; pushing again after the interval: %s", error)
             await self._sleep(interval)
 
     async def _push(self, subscription: GetTelemetrySubscriptionsResponse, *, terminating: bool) -> None:

@@ -36,7 +36,7 @@ class Sendable:
 
 
 class NodeTimes:
-    """The times at which batches were last ready for a node, and last drained for it (monotonic seconds)."""
+    """The monotonic times in seconds at which batches for a node were last ready, and could last be drained."""
 
     __slots__ = ("drained", "ready")
 
@@ -65,7 +65,7 @@ class Accumulator:
         self.topics: dict[str, TopicQueues] = {}
         self.lock: threading.Lock = threading.Lock()
         self.active: dict[TopicPartition, PartitionQueue] = {}
-        """The queues that contain batches."""
+        """The queues that contain batches. An empty one is removed by the next call of `ready`."""
         self.incomplete: dict[ProducerBatch, None] = {}
         """The batches without a result, in a queue or in flight. A dictionary is used as an ordered set."""
         self.flushing = 0
@@ -102,7 +102,8 @@ class Accumulator:
     def append_to_new(self, record: Ready, buffer: bytearray) -> RecordFuture:
         """Append a record to a new batch, which uses a buffer of the pool.
 
-        If another thread has meanwhile opened a batch with room, append to that one, and release the buffer.
+        If another thread has meanwhile opened a batch with room, append to that one, and release the buffer. Raises
+        IllegalStateError, and releases the buffer, if the producer is closed.
         """
         queue = record.queue
         batch = ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
@@ -130,7 +131,9 @@ class Accumulator:
         return ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
 
     def add_closed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Close a batch, and append it to the queue of its partition."""
+        """Close a batch and the open batch of its partition, and append it to the partition's queue. Raises
+        IllegalStateError, and releases the batch's buffer, if the producer is closed.
+        """
         batch.open.close()
         with self.lock:
             if self.closed:
@@ -145,8 +148,9 @@ class Accumulator:
     # Draining (event loop)
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:
-        """Return the work of the sender. A batch is ready if it is full, older than linger.ms, to be flushed, or due
-        for a retry.
+        """Return the work of the sender. The first batch of a queue is ready if it is full, closed, followed by another
+        one, older than linger.ms, or due for a retry. During a flush, while callers wait for memory, and while the
+        producer closes, batches do not linger.
         """
         sendable = Sendable()
         hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
@@ -190,10 +194,10 @@ class Accumulator:
         now: float,
         may_send: Callable[[PartitionQueue, ProducerBatch], bool],
     ) -> list[ProducerBatch]:
-        """Remove and return batches for a node: one of each partition that it leads, up to `max_bytes` in total. The
-        first batch may be larger than that.
+        """Remove, close and return batches for a node: at most one of each partition that it leads, if it is ready and
+        `may_send` returns true, up to `max_bytes` in total. The first batch may be larger than that.
 
-        Starts with the partition at which the last drain ended, so that none starves.
+        Successive calls start with different partitions, so that none starves.
         """
         with self.lock:
             led = [queue for queue in self.active.values() if cluster.leader(queue.tp) == node]
@@ -226,7 +230,7 @@ class Accumulator:
         return drained
 
     def note_ready(self, node: int, now: float, taken: bool) -> None:
-        """Record that batches are ready for a node, and whether some were drained."""
+        """Record that batches are ready for a node, and whether they can be drained now."""
         times = self._nodes.get(node)
         if times is None:
             times = self._nodes[node] = NodeTimes(now)
@@ -235,13 +239,15 @@ class Accumulator:
             times.drained = now
 
     def stalled_for(self, node: int) -> float:
-        """Return for how many seconds batches have been ready for a node without any being drained. Thread-safe."""
+        """Return for how many seconds batches have been ready for a node that could not be drained; 0 if the last ones
+        could. Thread-safe.
+        """
         times = self._nodes.get(node)
         # The later time is read first: a change between the two reads can only make the result smaller.
         return 0.0 if times is None else times.ready - times.drained
 
     def shrink(self, batch: ProducerBatch) -> None:
-        """If a closed batch is much smaller than its buffer, copy it to separate memory, and release the buffer.
+        """If an encoded batch fills at most half of its buffer, copy it to separate memory, and release the buffer.
 
         Otherwise many small batches in flight would use up the pool, and the next batches would be even smaller.
         """
@@ -277,8 +283,8 @@ class Accumulator:
         self._queue(tp).muted = muted
 
     def expired(self, now: float, timeout: float) -> tuple[list[ProducerBatch], float]:
-        """Remove and return the batches that are older than `timeout` seconds, and the time at which the next batch
-        will be that old.
+        """Remove and return the queued batches that are at least `timeout` seconds old, and the monotonic time at which
+        the next one will be that old.
         """
         batches = []
         oldest = now
@@ -332,7 +338,7 @@ class Accumulator:
             self.pool.release_bytes(held)
 
     def close(self) -> list[ProducerBatch]:
-        """Let further appends fail, and return the batches in the queues."""
+        """Let further appends fail, empty all queues, and return the batches that were in them."""
         with self.lock:
             self.closed = True
         self.pool.close()

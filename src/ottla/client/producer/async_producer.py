@@ -58,8 +58,8 @@ class KafkaProducer(ProducerCalls):
         self._core.direct.enabled = self._core.is_plain and not self._closed
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Send pending records within `timeout` seconds, and stop. Records that are still pending then fail. May be
-        called repeatedly.
+        """Send pending records within `timeout` seconds (None: no limit), and stop. Records that are still pending then
+        fail. An open transaction is aborted. May be called repeatedly.
 
         If stop() is cancelled, the producer stops in the background, without waiting for pending records.
         """
@@ -142,7 +142,9 @@ class KafkaProducer(ProducerCalls):
         return core.watch(future, record, callback)
 
     def _break_transaction(self, error: BaseException) -> None:
-        """Let the transaction fail after a record could not be appended: its commit would not include the record."""
+        """If `error` breaks the transaction (see `breaks_transaction`), let it fail, because its commit would not
+        include the record.
+        """
         if self._core.breaks_transaction(error):
             self._core.transactions.failed(error)
 
@@ -245,7 +247,7 @@ class KafkaProducer(ProducerCalls):
 
     async def partitions_for(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions. Raises KafkaTimeoutError if the metadata does not contain the
-        topic within max.block.ms.
+        topic within max.block.ms, and errors of the topic that are not retriable, such as a lack of authorization.
         """
         info = await self._core.metadata.wait_for_topic(topic, self._core.max_block)
         return {p.partition for p in info.partitions}
@@ -263,7 +265,7 @@ class _Turns:
         """The topics and partitions for which calls wait. Each has a lock and the number of these calls."""
 
     def is_waiting(self, place: tuple[str, int | None]) -> bool:
-        """Return whether a call is waiting for this topic and partition."""
+        """Return whether a call is waiting for this topic and partition, or is about to append to them."""
         return place in self.locks
 
     @asynccontextmanager

@@ -20,7 +20,7 @@ NO_SEQUENCE: Final = -1
 
 
 class ProducerBatch:
-    """Records of one partition that are sent together. Records can be appended until the batch is full or drained."""
+    """Records of one partition that are sent together. Records can be appended until the batch is full or closed."""
 
     __slots__ = (
         "attempts",
@@ -48,7 +48,7 @@ class ProducerBatch:
         self.open: OpenBatch = OpenBatch(builder, self.outcome)
         self.created: float = created
         self.data: memoryview | None = None
-        """The encoded batch; None until it is first drained."""
+        """The encoded batch; None before `finish`, and after the batch has a result."""
         self.attempts: int = 0
         self.last_attempt: float = 0.0
         self.last_error: KafkaError | None = None

@@ -18,8 +18,8 @@ MAX_SPARES: Final = 8
 
 
 class Waiter:
-    """A caller that waits for memory. `granted` is called once, without holding the lock, when the memory is reserved
-    or the pool is closed.
+    """A caller that waits for memory. `granted` is called without holding the lock when the memory is reserved or the
+    pool is closed, unless the caller has stopped waiting before.
     """
 
     __slots__ = ("granted", "ready", "size")
@@ -31,7 +31,7 @@ class Waiter:
 
 
 class BufferPool:
-    """A pool of `total` bytes. Released buffers of `poolable` bytes are reused. Thread-safe."""
+    """A pool of `total` bytes. Buffers of `poolable` bytes are reused, and the last few of other sizes. Thread-safe."""
 
     def __init__(self, total: int, poolable: int) -> None:
         self.total = total
@@ -46,7 +46,7 @@ class BufferPool:
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()
         self.closed: bool = False
-        """Whether the pool is closed, so that no more memory is granted."""
+        """Whether the pool is closed, so that no caller waits for memory any more."""
 
     @property
     def available(self) -> int:
@@ -76,7 +76,7 @@ class BufferPool:
 
     def wait(self, size: int, granted: Callable[[], None]) -> Waiter | None:
         """Enter the queue for `size` bytes, and return the entry. Return None if the bytes have become available: they
-        are then reserved, and the caller must call `allocate`.
+        are then reserved, and the caller must call `allocate`. Raises IllegalStateError after close.
         """
         waiter = Waiter(size, granted)
         with self._lock:

@@ -1,4 +1,4 @@
-"""The methods that both producers have in common: flush, transactions, metrics."""
+"""The methods that both producers have in common, such as flush, transactions and metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENT_ID_SECONDS = 30.0
 
 
 class ProducerQueries:
-    """The methods that only read state. Any thread may call them, and they never wait."""
+    """The methods that only read state. Any thread may call them. They send no request."""
 
     _core: ProducerCore
 
@@ -43,7 +43,7 @@ class ProducerCalls(ProducerQueries):
     async def flush(self, timeout: float | None = None) -> None:
         """Send all pending records, and wait until each is acknowledged or has failed.
 
-        Raises KafkaTimeoutError after `timeout` seconds.
+        Raises KafkaTimeoutError after `timeout` seconds (None: no limit).
         """
         with self._core.metrics.timed("flush"):
             settled = await wait_for_pending(self._core, timeout)
@@ -60,8 +60,10 @@ class ProducerCalls(ProducerQueries):
             await self._core.transactions.init()
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction. Raises IllegalStateError if one is open, ProducerFencedError if this producer was
-        fenced.
+        """Begin a transaction.
+
+        Raises IllegalStateError if one is open or init_transactions() has not been called, and the error of a
+        transaction that has failed and was not aborted, such as ProducerFencedError.
         """
         with self._core.metrics.timed("txn-begin"):
             self._core.transactions.begin()
@@ -70,7 +72,10 @@ class ProducerCalls(ProducerQueries):
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
         """Commit consumer offsets as part of the transaction (KIP-447). `group_metadata` is
-        `consumer.group_metadata()`, or a group id. Raises ValueError for a negative offset.
+        `consumer.group_metadata()`, or a group id.
+
+        Raises ValueError for a negative offset, IllegalStateError if no transaction is open, and the errors of the
+        coordinators; after those, the transaction can only be aborted.
         """
         checked = {TopicPartition(*tp): checked_offset(tp, at) for tp, at in offsets.items()}
         with self._core.metrics.timed("txn-send-offsets"):
@@ -86,10 +91,16 @@ class ProducerCalls(ProducerQueries):
             await self._core.transactions.end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Drop pending records and abort the transaction."""
+        """Drop the records that have not been sent, wait for those in flight, and abort the transaction. After
+        KafkaTimeoutError it can be called again.
+        """
         with self._core.metrics.timed("txn-abort"):
             await self._core.transactions.end(commit=False)
 
     async def client_instance_id(self, timeout: float = CLIENT_ID_SECONDS) -> UUID:
-        """Return the id of this client in telemetry (KIP-714). Raises KafkaTimeoutError after `timeout` seconds."""
+        """Return the id of this client in telemetry (KIP-714).
+
+        Raises KafkaTimeoutError after `timeout` seconds, UnsupportedVersionError if the cluster does not support
+        telemetry, and IllegalStateError if enable.metrics.push is false.
+        """
         return await telemetry.require(self._core.telemetry).client_instance_id(timeout)

@@ -24,7 +24,7 @@ from ottla.records.columns import BinaryColumn, Columns
 from ottla.records.murmur2 import all_rows, bytes_in_list, list_rows_by_partition, rows_by_partition
 
 LARGE_BATCH_BYTES: Final = 256 * 1024
-"""Maximum size in bytes of a columnar batch; batch.size if that is larger."""
+"""Maximum size in bytes of a columnar batch, unless batch.size or its first record is larger."""
 
 
 class Table(NamedTuple):
@@ -85,7 +85,7 @@ def _ranges(outcome: ProduceRequestResult, count: int) -> list[SentRange]:
 def table(values: Any, keys: Any, timestamps_ms: Any) -> Table:
     """Create the columns of a call. Keys and values are lists of bytes, str or None, Arrow arrays of binary or string,
     or pandas or Polars series. Values can also be the `Columns` of a consumer, which have keys and timestamps. Raises
-    ValueError if lengths differ, or for columns with headers.
+    ValueError if lengths differ, or for columns with headers, and TypeError for items of other types.
     """
     if isinstance(values, Columns):
         return _of_columns(values)
@@ -125,7 +125,9 @@ def column(items: Any) -> BinaryColumn:
 
 
 def _bytes_list(items: Iterable[Any]) -> tuple[list[bytes | None], int]:
-    """Return a list of bytes and None, and the number of bytes. Raises TypeError for other items than these and str."""
+    """Return the items as bytes and None, and the number of bytes of all items. A str is encoded as UTF-8. Raises
+    TypeError for items that are not bytes, bytearray, str or None.
+    """
     rows = list(items)  # the caller may change its list while it waits for memory
     nbytes = bytes_in_list(rows)
     if nbytes < 0:

@@ -1,6 +1,6 @@
 """The core of the synchronous and the asynchronous producer: its parts, and the general path of a record.
 
-Records whose key and value are bytes take a faster path if they fit into an open batch:
+If `ProducerCore.is_plain` is true, records of bytes without headers take a faster path if they fit into an open batch:
 `records.appender.DirectAppender`.
 """
 
@@ -123,7 +123,7 @@ class ProducerCore:
         chooser: Any = config.chosen_partitioner
         self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, configs)
         self.direct: DirectAppender = DirectAppender(self.accumulator.topics, self._choose_sticky)
-        """The fast path for records. The producer enables it while it is open."""
+        """The fast path for records. The producer enables it while it is open, if `is_plain` is true."""
         self.metadata.listeners.append(self._metadata_updated)
 
     @property
@@ -175,7 +175,9 @@ class ProducerCore:
         self.sender.start()
 
     async def stop(self, seconds: float | None = None) -> None:
-        """Stop. Pending records fail; an open transaction is aborted if that is possible within `seconds`."""
+        """Stop. Pending records fail. An open transaction is aborted if that is possible within `seconds` and within
+        `transactions.CLOSE_SECONDS`.
+        """
         if self._transactions is not None:
             await self._transactions.close(seconds)
         await self.sender.close(IllegalStateError("the producer was closed before the record was delivered"))
@@ -213,7 +215,9 @@ class ProducerCore:
     def batch_steps(
         self, queues: TopicQueues, rows_table: columnar.Table, partition: int | None
     ) -> Generator[int, bytearray, columnar.BatchFuture]:
-        """Append columns to batches. Yields the size of each buffer that it needs, and is sent the buffer."""
+        """Append columns to batches. Yields the size of each buffer that it needs, and is sent the buffer. Returns the
+        future of the records.
+        """
         parts = []
         for number, rows in columnar.rows_of_partitions(rows_table, queues, partition, self.sticky).items():
             queue = queues.queues[number]
@@ -355,7 +359,7 @@ class ProducerCore:
 
 
 MIN_BATCH_BYTES: Final = 128
-"""The minimum size of a batch in bytes. With batch.size=0, each record has a separate batch."""
+"""The minimum size in bytes of a batch's buffer, which is used if batch.size is smaller."""
 
 
 HURRIED_SECONDS: Final = 0.5

@@ -11,7 +11,7 @@ from ottla.client.producer.batch import Headers
 from ottla.model import NO_TIMESTAMP, ProducerRecord, RecordMetadata
 
 WITH_HEADERS: Final = 3
-"""The number of parameters of an on_acknowledgement method that takes the headers (KIP-512)."""
+"""The minimum number of parameters of an on_acknowledgement method that takes the headers (KIP-512)."""
 
 
 class ProducerInterceptor:
@@ -21,8 +21,8 @@ class ProducerInterceptor:
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Configure the interceptor. It gets the configs that were passed to the producer. Called once, before all
-        other methods.
+        """Configure the interceptor. It gets the configs that were passed to the producer, and client.id. Called once,
+        before all other methods.
         """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -34,8 +34,8 @@ class ProducerInterceptor:
     def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
         """Handle the acknowledgement of a record, or its failure (offset and sizes are then -1).
 
-        Called by the I/O thread, or by the thread that called send(). The method may have a third parameter for the
-        record's headers as `on_send` returned them (KIP-512).
+        Called in the I/O thread or event loop, or in the thread that called send(). The method may have a third
+        parameter for the record's headers as the last interceptor's `on_send` returned them (KIP-512).
         """
 
     def on_send_error(self, record: ProducerRecord, error: BaseException) -> None:

@@ -22,7 +22,9 @@ from ottla.metrics.stats import Avg, CumulativeSum, Max, Meter, Rate
 GROUP: Final = "producer-metrics"
 TOPIC_GROUP: Final = "producer-topic-metrics"
 TOPIC_SECONDS: Final = 3600.0
-"""The metrics of a topic are removed if nothing has been sent to it for this time in seconds."""
+"""Time in seconds without a sent record after which the metrics of a topic are removed, when those of another topic are
+created.
+"""
 
 TIMED: Final = {
     "flush": "flush()",

@@ -1,8 +1,8 @@
 """Partitioners. Kafka's `BuiltInPartitioner` and `RoundRobinPartitioner`.
 
 The partition of a key follows from its hash, as in Java. Records without a key are sent to one partition until
-batch.size bytes have been sent to it (KIP-480). Then another one is chosen; the longer a partition's queue, the less
-likely it is (KIP-794), so that slow brokers get fewer records.
+batch.size bytes have been sent to it. Then a random one is chosen; with partitioner.adaptive.partitioning.enable, the
+longer a partition's queue, the less likely it is, so that slow brokers get fewer records (KIP-794).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PartitionRequest(NamedTuple):
     value_bytes: bytes | None
     partitions: Sequence[int]
     available: Sequence[int]
-    """The partitions that have a leader."""
+    """The partitions that have a leader; all partitions if none has one."""
     cluster: Any
 
 
@@ -104,7 +104,7 @@ class UserPartitioner:
         return self.partition(request)
 
     def close(self) -> None:
-        """Close the partitioner."""
+        """Call close() of the partitioner, if it has it."""
         self._call("close")
 
     def _call(self, method: str, *args: Any) -> None:

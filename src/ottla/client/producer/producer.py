@@ -104,7 +104,9 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
         return core.watch(future, record, callback)
 
     def _break_transaction(self, error: BaseException) -> None:
-        """Let the transaction fail after a record could not be appended: its commit would not include the record."""
+        """If `error` breaks the transaction (see `breaks_transaction`), let it fail, because its commit would not
+        include the record.
+        """
         if self._core.breaks_transaction(error):
             self._io.call_soon(self._core.transactions.failed, error)
 
@@ -166,10 +168,11 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
         Series of pandas or Polars are converted to such arrays (with pyarrow). `values` may also be `Columns` of
         `poll_batch`, with keys and timestamps; records with headers raise ValueError.
 
-        Partitions are chosen as in send(), but all rows without a key go to the same partition. `timestamps_ms` is one
-        timestamp for all, a list, or an Arrow array of int64 or timestamp[ms]. Serializers and interceptors are not
-        used. Blocks for up to max.block.ms at a time while metadata or memory is missing. Raises the errors of send().
-        If a record is too large, the records of earlier batches are still sent.
+        Without `partition`, the hash of the key chooses the partition of a row, and all rows without a key go to the
+        same one. `timestamps_ms` is one timestamp for all, a list, or an Arrow array of int64 or timestamp[ms].
+        Serializers, interceptors and the config `partitioner` are not used. Blocks for up to max.block.ms at a time
+        while metadata or memory is missing. Raises the errors of send(). If a record is too large, the records of
+        earlier batches are still sent.
         """
         self._check_open()
         self._core.check_open()
@@ -192,8 +195,10 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
     init_transactions: Final = synchronous(ProducerCalls.init_transactions)
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. Raises IllegalStateError if one is open, ProducerFencedError if this producer was
-        fenced.
+        """Begin a transaction.
+
+        Raises IllegalStateError if one is open or init_transactions() has not been called, and the error of a
+        transaction that has failed and was not aborted, such as ProducerFencedError.
         """
         self._check_open()
         with self._core.metrics.timed("txn-begin"):
@@ -219,7 +224,7 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
 
     def partitions_for(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions. Raises KafkaTimeoutError if the metadata does not contain the
-        topic within max.block.ms.
+        topic within max.block.ms, and errors of the topic that are not retriable, such as a lack of authorization.
         """
         self._check_open()
         info = self._metadata.cluster.topics.get(topic)
@@ -231,7 +236,9 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
 
     def close(self, timeout: float | None = FOR_EVER) -> None:
         """Send pending records within `timeout` seconds (None: no limit), and close. Records that are still pending
-        then fail. May be called repeatedly.
+        then fail. An open transaction is aborted. May be called repeatedly.
+
+        In a callback in the I/O thread, it does not wait: pending records fail.
         """
         with self._close_lock:
             if self._refusal is not None:
@@ -290,6 +297,6 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
 
 
 STOP_SECONDS = 10.0
-"""Maximum time in seconds for which close() waits until the background tasks have stopped. They stop at once; the limit
-exists so that a bug cannot block the exit of a program.
+"""Maximum time in seconds for which close() waits until an open transaction is aborted and the background tasks have
+stopped. It is a safeguard: both should take less.
 """

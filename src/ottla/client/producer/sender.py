@@ -44,7 +44,9 @@ not used.
 """
 ID_RETRY_SECONDS: Final = 0.1
 RESPONSE_SECONDS: Final = 0.5
-"""Seconds, in addition to request.timeout.ms, for the response of a leader that has itself waited that long."""
+"""Maximum time in seconds, in addition to request.timeout.ms, for the response of a leader that has itself waited that
+long.
+"""
 
 
 class Sender:
@@ -219,7 +221,7 @@ class Sender:
         return self.transactions is None or self.transactions.may_send(batch)
 
     def abort_batches(self, error: KafkaError) -> None:
-        """Fail all batches in the queues."""
+        """Fail all batches in the queues with `error`."""
         for batch in self.accumulator.abort():
             self._fail(batch, error)
 
@@ -231,7 +233,7 @@ class Sender:
         try:
             batch.finish(transactional=self.scope is not None)
         except Exception as error:  # an error of a codec must not fail other batches
-            log.exception("%s: could not encode a batch", batch.tp)
+            log.exception("%s: could not encode a batch; its records fail", batch.tp)
             self._fail(batch, SerializationError(f"{batch.tp}: could not encode the batch: {error}"))
             return False
         self.accumulator.shrink(batch)
@@ -310,7 +312,7 @@ class Sender:
         self.connections.metrics.for_node(node).latency.record(latency_ms, now)
 
     def _handle_disconnect(self, node: int, batches: list[ProducerBatch], error: KafkaError) -> None:
-        """Handle a request without a response. It is unknown whether the broker has written its batches."""
+        """Handle a request without a response. The broker may have written its batches."""
         now = self._clock.monotonic()
         self.metadata.request_update()
         for batch in self._request_ended(node, batches):
@@ -352,7 +354,9 @@ class Sender:
         self._handle_failure(batch, error, now)
 
     def _handle_failure(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
-        """Retry a batch if the error is retriable and delivery.timeout.ms has not passed; otherwise let it fail."""
+        """Retry a batch if the error allows it, acks is not 0, and neither delivery.timeout.ms nor `retries` is
+        exceeded; otherwise let it fail.
+        """
         if error.refresh_metadata:
             self.metadata.request_update()
         in_time = now - batch.created < self._delivery_timeout

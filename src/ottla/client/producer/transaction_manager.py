@@ -2,7 +2,8 @@
 
 Every batch has the producer id, the epoch and the sequence number of its first record; the numbers of a partition have
 no gaps. A retried batch keeps its numbers. If a batch is lost, brokers reject the batches after it because of the gap.
-The epoch is then bumped, and the numbers of the partition start from zero again. Not thread-safe: event loop only.
+The epoch is then bumped, and the partition's pending batches are numbered from zero; but a transaction with a lost
+batch is aborted. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -193,7 +194,8 @@ class TransactionManager:
         self._raise_epoch()
         self._restart_sequences(sequences)
         log.info(
-            "%s: restarting the sequence numbers at 0 with producer epoch %d, because a batch failed",
+            "%s: restarting the sequence numbers at 0 with producer epoch %d, because a batch failed or the broker has "
+            "lost the producer's state",
             tp,
             sequences.epoch,
         )

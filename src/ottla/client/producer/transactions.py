@@ -2,7 +2,7 @@
 
 With `transaction.version` 2 the broker adds a partition to the transaction with its first batch and bumps the producer
 epoch at every end; otherwise a request adds each partition before its first batch. After an error, a transaction can
-only be aborted. After fencing, the producer can only be closed. Not thread-safe: event loop only.
+only be aborted. After a fatal one, such as fencing, the producer can only be closed. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ FATAL: Final = (
     errors.TransactionalIdAuthorizationFailedError,
     errors.UnsupportedVersionError,
 )
-"""Errors after which the producer must be closed: it was fenced, or its transactional id cannot be used."""
+"""Errors after which the producer must be closed, for example because it was fenced."""
 
 
 class State(enum.Enum):
@@ -111,7 +111,7 @@ class Transactions:
         self.id: str = str(config.transactional_id)
         self.state: State = State.NEW
         self.newer: bool = False
-        """Whether the cluster has `transaction.version` 2, so that brokers add partitions implicitly."""
+        """Whether the cluster has `transaction.version` 2 or above, so that brokers add partitions implicitly."""
         self._config = config
         self._connections = connections
         self._metadata = metadata
@@ -158,8 +158,8 @@ class Transactions:
         self._move(State.READY)
 
     def begin(self) -> None:
-        """Begin a transaction. Raises IllegalStateError if one is open, or the error after which the producer cannot be
-        used.
+        """Begin a transaction. Raises IllegalStateError if one is open or `init` has not been called, and the error of
+        a transaction that has failed and was not aborted.
         """
         self._check_error()
         if self.state is not State.READY:
@@ -195,7 +195,7 @@ class Transactions:
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort the transaction. Return when the coordinator has decided. After KafkaTimeoutError it can be
-        called again.
+        called again with the same `commit`.
         """
         if self.state is State.ENDING:
             if commit is not self._ending:
@@ -282,7 +282,7 @@ class Transactions:
 
     def failed(self, error: KafkaError) -> None:
         """Let the transaction fail, so that it can only be aborted. After a fatal error, the producer can only be
-        closed.
+        closed. Do nothing if no transaction is open.
         """
         if isinstance(error, errors.InvalidProducerEpochError):
             error = errors.ProducerFencedError(error.message)  # older brokers return this code for the same
@@ -371,7 +371,9 @@ class Transactions:
             self._unregistered.clear()
             self.failed(error)
         elif error is not None:
-            log.error("transactional.id %s: could not add partitions to the transaction", self.id, exc_info=error)
+            log.error(
+                "transactional.id %s: could not add partitions to the transaction; retrying", self.id, exc_info=error
+            )
         self._wake()
 
     async def _send(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:

@@ -78,7 +78,9 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group with its members; `protocol` is the assignor. The epochs are None for classic groups."""
+    """A group with its members. `protocol` is the protocol that the group has selected: for consumers the assignor. The
+    epochs are None for classic groups.
+    """
 
     group_id: str
     state: str

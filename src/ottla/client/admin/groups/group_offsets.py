@@ -53,7 +53,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
     ) -> Committed:
         """Return the committed offsets of a group (only of `partitions`, if set). The keys of `errors` are partitions.
 
-        With `require_stable`, waits until no open transaction can change the offsets; brokers before 2.5 cannot do so.
+        With `require_stable`, waits until no open transaction can change the offsets; ignored for brokers before 2.5.
         """
         requested = None if partitions is None else {TopicPartition(*tp) for tp in partitions}
         return await self.call(
@@ -143,8 +143,8 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         group_coordinator_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Set the committed offsets of a group to positions in the logs (earliest, latest, a time), and return the new
-        offsets.
+        """Set the committed offsets of a group to positions in the logs (such as earliest, latest, a time), and return
+        the new offsets. The group must not have members.
 
         If a partition has no record at or after the time, its latest offset is committed.
         """
@@ -219,8 +219,8 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, SharePartitionOffsetInfo]:
-        """Return the start offsets and the lag of a share group in `partitions` (None: all of the group). The keys of
-        `errors` are partitions.
+        """Return the start offsets and the lag of a share group in `partitions` (None: all of the group). Partitions
+        without a start offset are left out. The keys of `errors` are partitions.
         """
         topics = None
         if partitions is not None:

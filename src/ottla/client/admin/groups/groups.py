@@ -56,10 +56,11 @@ class GroupsAdmin(AdminDriver):
         protocol_types: Collection[str] | None = None,
         errors: Errors | None = None,
     ) -> list[GroupListing]:
-        """Return the groups that `broker_ids` (None: all brokers) coordinate. The filters select groups in some states
-        (from Kafka 2.6 on), of some types (from 3.7 on) and of some protocol types (with any broker).
+        """Return the groups that `broker_ids` (None: all brokers) coordinate, sorted by id. The filters select groups
+        in some states, of some types and of some protocol types; empty ones (None for protocol types) select all.
 
-        The keys of `errors` are broker ids.
+        Raises UnsupportedVersionError if a broker cannot filter by state (before Kafka 2.6) or by type. The keys of
+        `errors` are broker ids.
         """
         states, types = [str(s) for s in states_filter or ()], [str(t) for t in types_filter or ()]
 

@@ -37,7 +37,7 @@ class OffsetSpec(NamedTuple):
 
     @classmethod
     def earliest(cls) -> OffsetSpec:
-        """Return the spec of the earliest offset, that of the first record."""
+        """Return the spec of the earliest offset: the start of the log."""
         return cls(EARLIEST_TIMESTAMP)
 
     @classmethod
@@ -67,8 +67,8 @@ class OffsetSpec(NamedTuple):
 
 
 class ListedOffset(NamedTuple):
-    """An offset, with the timestamp and leader epoch of its record. The timestamp is -1 for the earliest and the latest
-    offset. All are -1 if there is no such record.
+    """An offset, with the timestamp and leader epoch of its record. The timestamp is -1 for an offset that does not
+    depend on timestamps, such as the earliest or the latest. All are -1 if there is no such record.
     """
 
     offset: int
@@ -87,8 +87,10 @@ class OffsetsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, ListedOffset]:
-        """Return the offset of each partition for an OffsetSpec, or for a time in milliseconds since 1970. Raises
-        UnknownTopicOrPartitionError for a partition that does not exist.
+        """Return the offset of each partition for an OffsetSpec, or for a time in milliseconds since 1970.
+
+        Raises UnknownTopicOrPartitionError for a partition that does not exist, and UnsupportedVersionError if the
+        broker does not support an OffsetSpec or the isolation level.
         """
         timestamps = {
             TopicPartition(*tp): int(spec[0] if isinstance(spec, tuple) else spec)

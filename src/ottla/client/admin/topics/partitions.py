@@ -66,7 +66,8 @@ class PartitionsAdmin(AdminDriver):
     ) -> set[TopicPartition]:
         """Elect leaders of partitions (None: all), and return the partitions that have a new leader.
 
-        It is not an error if a partition already has the right leader. With `raise_errors=False`, errors are ignored.
+        It is not an error if a partition already has the right leader. With `raise_errors=False`, the errors of
+        partitions are not raised.
         """
 
         def request(partitions: list[TopicPartition] | None) -> elect.ElectLeadersRequest:

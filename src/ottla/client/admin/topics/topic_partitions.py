@@ -38,7 +38,7 @@ class TopicPartitionsAdmin(AdminDriver):
         timeout_ms: float | None = None,
     ) -> TopicPartitionsPage:
         """Return topics with their eligible leader replicas, at most `response_partition_limit` partitions from the
-        cursor on (None: the first page). Needs Kafka 3.7.
+        cursor on (None: the first page). Raises UnsupportedVersionError if the broker does not have this API.
         """
         request = pages.DescribeTopicPartitionsRequest(
             topics=[pages.TopicRequest(name=name) for name in sorted(topics)],

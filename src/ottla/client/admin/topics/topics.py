@@ -27,14 +27,14 @@ from ottla.protocol.messages import delete_topics as delete
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
 UNKNOWN: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
-"""Errors that are not retried: the controller, whose metadata is up to date, does not know the topic."""
+"""Errors of a topic that the broker does not know. They are not retried."""
 NO_LEADER: Final = errors.LeaderNotAvailableError.code
 POLL_SECONDS: Final = 0.1
 
 
 class NewTopic(NamedTuple):
     """A topic to create. -1 partitions or replicas: the broker's default. `replica_assignments`: the broker ids of each
-    partition's replicas, by partition number.
+    partition's replicas, by partition number, instead of these two numbers.
     """
 
     name: str
@@ -188,12 +188,14 @@ class TopicsAdmin(AdminDriver):
         await self.call_per_key(call, targets, timeout_ms, _collector(errors, raise_errors))
 
     async def list_topics(self, timeout_ms: float | None = None, *, list_internal: bool = True) -> list[str]:
-        """Return the names of all topics; internal topics only if `list_internal` is set."""
+        """Return the names of all topics that this client is authorized to describe; internal topics only if
+        `list_internal` is set.
+        """
         listings = await self.list_topic_listings(timeout_ms)
         return [topic.name for topic in listings if list_internal or not topic.is_internal]
 
     async def list_topic_listings(self, timeout_ms: float | None = None) -> list[TopicListing]:
-        """Return all topics with their ids, sorted by name."""
+        """Return all topics that this client is authorized to describe, with their ids, sorted by name."""
         topics = await self.retry(lambda: self._topics(None), timeout_ms)
         return sorted(TopicListing(topic.name or "", topic.topic_id, topic.is_internal) for topic in topics)
 

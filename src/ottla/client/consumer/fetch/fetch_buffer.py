@@ -102,9 +102,10 @@ class FetchBuffer:
     def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """Return all data as columns. Of a partition in `until`, only records before the offset there are returned.
+        """Return all data as columns, and advance the positions. Of a partition in `until`, only records before the
+        offset there are returned; the position may then lie beyond that offset.
 
-        When a partition has reached COLUMN_BYTES, the rest is left for the next call.
+        When a partition has reached COLUMN_BYTES, the remaining data of all partitions is left for the next call.
         """
         decoders: dict[TopicPartition, ColumnDecoder] = {}
         skipped: list[CompletedFetch] = []
@@ -158,8 +159,8 @@ class FetchBuffer:
 
 
 def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
-    """Decode records before the offset `end`, and advance past them. Return False if data remains for the next poll,
-    because a limit was reached.
+    """Decode the records before the offset `end`, and advance past all data. Return False if data remains for the next
+    poll, because a limit was reached.
 
     Raises CorruptBatchError for a batch that cannot be decoded, after advancing past the batches before it.
     """

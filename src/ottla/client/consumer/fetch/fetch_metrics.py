@@ -1,7 +1,8 @@
 """Fetch metrics: Kafka's group `consumer-fetch-manager-metrics`, of the client, its topics and partitions.
 
-Nothing is recorded per record. The event loop records values when a response arrives. The polling thread records bytes
-and records when all records of the response have been returned, and the lag when those of a partition have been.
+Nothing is recorded per record. The event loop records latency and throttle time when a response arrives. The polling
+thread records bytes and records when all data of the response has been returned or dropped, and lag and lead when that
+of a partition has been.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class FetchMetrics:
         self._throttled.record(throttled_ms)
 
     def partition_drained(self, state: PartitionState, nbytes: int, records: int, totals: ResponseTotals) -> None:
-        """Record that the data of one partition in a response was returned or dropped."""
+        """Record that the data of one partition in a response was returned or dropped, and its current lag and lead."""
         before = totals.topics.get(state.tp.topic, (0, 0))
         totals.topics[state.tp.topic] = (before[0] + nbytes, before[1] + records)
         totals.parts -= 1

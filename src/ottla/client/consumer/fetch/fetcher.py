@@ -1,7 +1,7 @@
 """Fetches records before poll() needs them. Kafka's `Fetcher`.
 
-It keeps one request in flight to each broker, for partitions with too little buffered data. The fetch position of a
-partition is ahead of the consumer's position, so that the next fetch does not wait until the last one has been
+It keeps at most one request in flight to each broker, for partitions with too little buffered data. The fetch position
+of a partition is ahead of the consumer's position, so that the next fetch does not wait until the last one has been
 returned. Event loop only; the polling thread takes data out of the buffer.
 
 Buffered data is limited to fetch.max.bytes plus one response of each broker (each at most fetch.max.bytes, or a single
@@ -107,8 +107,8 @@ class Fetcher:
     # Requests
 
     def wake(self) -> None:
-        """Send a fetch request to each broker that leads a partition to be fetched and has no fetch in flight. Event
-        loop only.
+        """Unless the buffer is full, send a fetch request to each broker from which a partition is to be fetched and
+        that has no fetch in flight. Event loop only.
         """
         if self._closed or self._is_full():
             return

@@ -28,7 +28,9 @@ from ottla.model import (
 from ottla.records.columns import Columns
 
 PARTITION_FETCH_BYTES: Final = 4 * 1024 * 1024
-"""Default of max.partition.fetch.bytes. It is larger than the consumer's, because whole ranges are read."""
+"""Default of max.partition.fetch.bytes in `read_range`. It is larger than the consumer's, because whole ranges are
+read.
+"""
 POLL_TIMEOUT_MS: Final = 120_000
 """Maximum time in milliseconds without progress in a range, as Spark's kafkaConsumer.pollTimeoutMs."""
 
@@ -70,8 +72,8 @@ class Planner:
         return self._consumer.beginning_offsets(partitions)
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last readable record of each partition. With read_committed, that is the last
-        stable offset.
+        """Return the end offset of each partition: the high watermark or, with read_committed, the last stable
+        offset.
         """
         return self._consumer.end_offsets(partitions)
 

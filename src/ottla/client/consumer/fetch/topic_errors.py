@@ -1,7 +1,7 @@
 """Errors of subscribed topics, which poll() raises. Part of Kafka's `Metadata`.
 
-Each error in the metadata is raised once, by the next poll. While there is an error, polls request the metadata from
-time to time, so that a consumer continues once it is authorized.
+The next poll after a metadata response with an error raises it. While there is an error, polls request the metadata
+from time to time, so that a consumer continues once it is authorized.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class TopicMetadataFetcher:
         self, times: Mapping[TopicPartition, int], timeout: float
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the offset and timestamp of the first record at or after each time (ms since 1970); None if there is
-        no such record.
+        no such record. Raises ValueError for a negative time.
         """
         by_partition = {TopicPartition(*tp): timestamp for tp, timestamp in times.items()}
         for tp, timestamp in by_partition.items():

@@ -1,7 +1,8 @@
 """Assignors: how the leader of a classic group assigns partitions to members. Kafka's `ConsumerPartitionAssignor`s.
 
-An assignment depends only on the members' subscriptions and the topics' partition counts. Other members of the group
-may be Java clients: the results of range and roundrobin equal Java's; those of the sticky assignors are as balanced.
+An assignment depends only on the members' subscriptions and the topics' partition counts, not on racks (KIP-881). Other
+members of the group may be Java clients: the results of range and roundrobin equal Java's without racks; those of the
+sticky assignors are as balanced.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Assignor(Protocol):
 
 
 def in_order(members: Members) -> list[str]:
-    """Return the member ids in the order that all clients use: static members by instance id, then the others by member
-    id.
+    """Return the member ids in the order that Java's clients use, too: static members by instance id, then the others
+    by member id.
     """
     return sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m))
 
@@ -109,7 +110,7 @@ class StickyUserData(Data, versions="0-1"):
 
 
 class StickyAssignor:
-    """Balances the partitions, while members keep as many of theirs as possible."""
+    """Balances the partitions, and moves few of them from one member to another."""
 
     name = "sticky"
     cooperative = False
@@ -175,12 +176,12 @@ class CooperativeStickyAssignor(StickyAssignor):
         }
 
     def claims_of(self, subscription: MemberSubscription) -> tuple[int, Sequence[TopicPartition]]:
-        """Return the generation and the owned partitions from the subscription; there is no user data."""
+        """Return the generation and the owned partitions from the subscription; user data is ignored."""
         return subscription.generation, subscription.owned
 
 
 def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPartition, str]) -> Assignment:
-    """Return a balanced assignment in which as many partitions as possible stay with their `owners`.
+    """Return a balanced assignment that moves few partitions away from their `owners`.
 
     First members keep what they own. Then partitions without an owner go to the members with the fewest partitions.
     Then partitions move to members that have at least two fewer, until there is no such member.
@@ -236,7 +237,9 @@ ASSIGNORS: dict[str, type[Any]] = {
 
 
 def make_assignors(options: Sequence[Any]) -> list[Assignor]:
-    """Create the assignors of partition.assignment.strategy. Each is a name, a class or an object."""
+    """Create the assignors of partition.assignment.strategy. Each is a name, a class or an object. Raises
+    ConfigurationError if one has no method `assign` or no name.
+    """
     made: list[Assignor] = []
     for option in options:
         kind: Any = ASSIGNORS.get(option, option) if isinstance(option, str) else option

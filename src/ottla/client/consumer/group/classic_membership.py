@@ -39,7 +39,7 @@ log = logging.getLogger("ottla.client")
 
 PROTOCOL: Final = "consumer"
 JOIN_MARGIN: Final = 5.0
-"""Seconds that the response to JoinGroup may take in addition to the rebalance timeout."""
+"""Seconds that JoinGroup and SyncGroup may take in addition to the rebalance timeout, which is max.poll.interval.ms."""
 
 HOLD_SECONDS: Final = 0.5
 """Maximum time in seconds for which close() waits for a rebalance to complete. Without waiting, the last commit would
@@ -126,7 +126,7 @@ class ClassicMembership(Membership):
         self.poll_trigger.set()
 
     def metadata_changed(self) -> None:
-        """Start a rebalance if topics have new partitions. Only the leader does so, for the whole group."""
+        """Start a rebalance if the number of partitions of a topic has changed. Only the group's leader does so."""
         if self._assigned_counts is None or self.needs_join:
             return
         cluster = self.metadata.cluster
@@ -163,7 +163,7 @@ class ClassicMembership(Membership):
 
     async def _joined(self, joining: asyncio.Task[set[TopicPartition]], deadline: float) -> bool:
         """Take the result of a finished rebalance. Return False if it has failed and no time is left for another
-        attempt.
+        attempt. Raises errors after which another attempt would fail, too.
         """
         try:
             self._assigned = joining.result()
@@ -375,8 +375,8 @@ class ClassicMembership(Membership):
     # Leaving
 
     async def finish_rebalance(self, seconds: float) -> None:
-        """Wait up to HOLD_SECONDS for a rebalance in progress, then cancel it, so that a commit of the previous
-        generation is accepted.
+        """Wait for a rebalance in progress, for the shorter of `seconds` and HOLD_SECONDS, then cancel it, so that the
+        last commit is not rejected.
         """
         if self._joining is not None:
             await asyncio.wait({self._joining}, timeout=max(0.0, min(HOLD_SECONDS, seconds)))

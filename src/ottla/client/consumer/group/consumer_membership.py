@@ -2,7 +2,7 @@
 `ConsumerMembershipManager`.
 
 The event loop sends heartbeats. They announce joining and the current assignment, and their responses contain the
-target assignment. Reconciliation (revoke, commit, adopt, acknowledge) happens while the application is in poll(),
+target assignment. Reconciliation (commit, revoke, adopt, acknowledge) happens while the application is in poll(),
 because its listener has to be called. The table MOVES contains the legal transitions.
 """
 
@@ -164,7 +164,7 @@ class ConsumerMembership(Membership):
 
     async def join_if_needed(self, deadline: float) -> bool:
         """Join the group, and reconcile the assignment. Waits only for the listener and for the commit before a
-        revocation.
+        revocation, not for an assignment, and always returns True.
         """
         self._raise_error()
         if self.state in (State.OUTSIDE, State.FENCED, State.STALE):
@@ -318,7 +318,7 @@ class ConsumerMembership(Membership):
         self._heartbeats = None
 
     async def _heartbeat_loop(self) -> None:
-        """Send heartbeats until the consumer has left the group or joins again."""
+        """Send heartbeats until the consumer is no longer a member, or joins again."""
         me = self._heartbeats
         while self._heartbeats is me:
             if not await self.back_off(self.interval, self._hurry):
@@ -376,7 +376,7 @@ class ConsumerMembership(Membership):
         log.debug("group %s: heartbeat failed: %s", self.group_id, error.name)
         self._beats.reset()
         if issubclass(error, FENCED):
-            log.info("group %s: this member was fenced and rejoins: %s", self.group_id, error.name)
+            log.info("group %s: this member was fenced; the next poll joins again: %s", self.group_id, error.name)
             self.handle_error(error)
         elif issubclass(error, errors.FencedInstanceIdError):
             self._fail(fenced_instance(self.config.group_instance_id))

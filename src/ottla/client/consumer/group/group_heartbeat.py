@@ -34,7 +34,7 @@ class GroupHeartbeat:
 
     @property
     def has_changes(self) -> bool:
-        """Whether the subscription has changed since the last request."""
+        """Whether the subscription has changed since the last request; False after a reset."""
         return bool(self._sent) and any(self._sent.get(k) != v for k, v in self._subscribed().items())
 
     def join_request(self, member_id: str) -> ConsumerGroupHeartbeatRequest:

@@ -46,10 +46,10 @@ class GroupMembershipOperation(enum.Enum):
 
 
 class ConsumerRebalanceListener:
-    """Handles changes of the assignment. The consumer calls the methods in the thread that polls. For an asyncio
-    consumer they may be coroutines.
+    """Handles changes of the assignment. The consumer calls the methods in the thread that calls poll(), unsubscribe()
+    or close(). For an asyncio consumer they may be coroutines.
 
-    Errors of a listener do not stop the rebalance. The poll() in which they occur raises them afterwards.
+    Errors of a listener do not stop the rebalance. The call in which they occur raises the first one afterwards.
     """
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Any:
@@ -156,8 +156,8 @@ class Membership(abc.ABC):
     def committer(self) -> Committer:
         """Return the identity for commits.
 
-        Raises CommitFailedError if the member was removed or is rebalancing, because its next generation is not known
-        yet.
+        Raises CommitFailedError if the consumer is subscribed, but is not a member of the group at the moment, or is
+        rebalancing.
         """
         if not self.subscription.has_subscription:
             return Committer()
@@ -176,7 +176,7 @@ class Membership(abc.ABC):
         self.raise_listener_error()
 
     async def notify_listener(self, method: str, partitions: set[TopicPartition]) -> None:
-        """Call a method of the listener in the thread that called poll(). `raise_listener_error` raises its error
+        """Call a method of the listener in the thread that called the consumer. `raise_listener_error` raises its error
         later.
         """
         call = getattr(self.listener, method, None)
@@ -189,7 +189,11 @@ class Membership(abc.ABC):
             await run_at_caller(call, partitions)
             self.metrics.listener(method, time.monotonic() - began)
         except Exception as error:  # user code must not break a rebalance
-            log.exception("group %s: the rebalance listener raised an exception in %s", self.group_id, method)
+            log.exception(
+                "group %s: the rebalance listener raised an exception in %s; the rebalance continues",
+                self.group_id,
+                method,
+            )
             self._listener_error = self._listener_error or error
 
     def raise_listener_error(self) -> None:
@@ -227,8 +231,9 @@ class Membership(abc.ABC):
         if self.poll_seconds_left > 0:
             return True
         log.warning(
-            "group %s: poll() was not called within max.poll.interval.ms=%d; leaving the group. If the records between "
-            "two polls take that long, lower max.poll.records=%d, or raise max.poll.interval.ms",
+            "group %s: poll() was not called within max.poll.interval.ms=%d, so this member gives up its partitions; "
+            "the next poll() joins again. If the records between two polls take that long, lower max.poll.records=%d, "
+            "or raise max.poll.interval.ms",
             self.group_id,
             self.config.max_poll_interval_ms,
             self.config.max_poll_records,

@@ -35,7 +35,7 @@ REBALANCED_WITHOUT_MEMBER: Final = (
     errors.RebalanceInProgressError,
     errors.StaleMemberEpochError,
 )
-"""Errors of a commit after a rebalance in which the member did not take part."""
+"""Errors of a commit during a rebalance, or after one in which the member did not take part."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -56,7 +56,8 @@ class CommittedOffsets:
     async def commit(self, offsets: Offsets, deadline: float) -> None:
         """Commit offsets. Retriable errors are retried until the deadline.
 
-        Raises CommitFailedError if the group has rebalanced without this member, KafkaTimeoutError at the deadline.
+        Raises CommitFailedError if the group is rebalancing or has rebalanced without this member, KafkaTimeoutError at
+        the deadline, and other errors that are not retriable at once.
         """
         if not offsets:
             return

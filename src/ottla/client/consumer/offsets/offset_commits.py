@@ -51,7 +51,7 @@ class OffsetCommits:
         """
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the positions of all partitions, with the leader epochs of the records before them."""
+        """Return the positions of all partitions that have one, with the leader epochs of the records before them."""
         return {
             tp: OffsetAndMetadata(state.position, "", state.epoch)
             for tp, state in self.subscription.partitions.items()
@@ -64,7 +64,9 @@ class OffsetCommits:
         return self.automatic and time.monotonic() >= self.next_due
 
     def make_due(self) -> None:
-        """If an automatic commit is due, start it, unless another commit is in flight."""
+        """If an automatic commit is due, start it, unless another commit is in flight or the coordinator would reject
+        it.
+        """
         if self.is_due:
             self.next_due = time.monotonic() + self._interval
             offsets = self.consumed() if self.group_offsets.membership.can_commit else {}
@@ -76,8 +78,8 @@ class OffsetCommits:
             self.next_due = min(self.next_due, time.monotonic() + self._retry_backoff)
 
     async def commit_sync(self, offsets: Offsets, deadline: float) -> None:
-        """Commit after the commits in flight, and wait for the result. Then run the interceptors, and the callbacks of
-        the earlier commits.
+        """Commit after the commits in flight, and wait for the result. After a success, run the callbacks of the
+        earlier commits, and the interceptors.
         """
         await self.group_offsets.commit(offsets, deadline)
         await asyncio.sleep(0)  # lets commits that have just ended add their callbacks
@@ -151,7 +153,7 @@ class OffsetCommits:
             await self.group_offsets.commit(offsets, deadline)
         except KafkaError as error:
             log.warning(
-                "group %s: could not commit offsets before partitions are revoked, so records may be read again: %s",
+                "group %s: could not commit offsets automatically, so records may be read again: %s",
                 self.group_offsets.group_id,
                 error,
             )

@@ -132,7 +132,9 @@ class Positions:
     # Initialization
 
     async def _set_from_committed(self, missing: Sequence[PartitionState]) -> None:
-        """Initialize positions from committed offsets or, for partitions without one, from auto.offset.reset."""
+        """Initialize positions from pending resets, from committed offsets or, for partitions that have neither, from
+        auto.offset.reset. Raises NoOffsetForPartitionError if that is none.
+        """
         timeout = self.config.default_api_timeout_ms / 1000
         generations = {state.tp: state.generation for state in missing}
         uncommitted = [state for state in missing if state.reset_to is None]
@@ -208,8 +210,8 @@ class Positions:
     # Validation
 
     def check_leaders(self, cluster: Cluster) -> None:
-        """Start the validation of positions whose partition has a new leader. Until it succeeds, the partition is not
-        fetched.
+        """Start the validation of positions whose partition has a new leader epoch. Until it succeeds, the partition is
+        not fetched.
         """
         waiting = []
         for tp, state in self.subscription.partitions.items():
@@ -228,7 +230,9 @@ class Positions:
         self._checking = None
 
     async def _check(self, checked: Mapping[TopicPartition, tuple[PartitionState, int, int, int]]) -> None:
-        """Validate positions: for each partition its state, the state's generation, the offset and its leader epoch."""
+        """Validate positions. `checked` contains, by partition, its state, the state's generation, the offset to fetch
+        from, and the leader epoch of that offset.
+        """
         ends = await self.leader_epochs.end_offsets({tp: epoch for tp, (_, _, _, epoch) in checked.items()})
         for tp, (leader_epoch, end) in ends.items():
             state, generation, fetch_from, _ = checked[tp]

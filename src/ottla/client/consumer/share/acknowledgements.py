@@ -48,7 +48,7 @@ class Acknowledgements:
         self.types = types
         """The acknowledgement type of each offset."""
         self.done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
-        """The result: None for success, or the error that the broker returned for the partition."""
+        """The result: None for success, or the error with which the acknowledgements failed."""
 
     @property
     def renews(self) -> bool:

@@ -83,7 +83,8 @@ class KafkaShareConsumer:
         """Return acquired records. Wait up to `timeout_ms` for the first one.
 
         In implicit mode, this accepts the records of the previous poll. In explicit mode, they must all have been
-        acknowledged; records that were acknowledged with RENEW are returned again once their locks are renewed.
+        acknowledged, otherwise it raises IllegalStateError; records that were acknowledged with RENEW are returned
+        again once their locks are renewed.
         """
         self._check_open()
         await self._core.prepare(timeout_ms / 1000)
@@ -112,10 +113,10 @@ class KafkaShareConsumer:
         self._core.acknowledge(TopicPartition(*partition), offset, acknowledge_type)
 
     async def commit(self, timeout_ms: float | None = None) -> Results:
-        """Send pending acknowledgements, and wait up to `timeout_ms` for the results: an error or None for each
-        partition.
+        """Send pending acknowledgements (in implicit mode: accept all records of the last poll), and wait up to
+        `timeout_ms` for the results: an error or None for each partition.
 
-        Records whose acknowledgement failed will be delivered again, because their locks expire.
+        Records whose acknowledgement failed may be delivered again after their locks have expired.
         """
         timeout = self._default_timeout if timeout_ms is None else timeout_ms / 1000
         return await self._wait(self._core.commit_sync(timeout))
@@ -123,8 +124,8 @@ class KafkaShareConsumer:
     commit_sync = commit
 
     def commit_async(self) -> None:
-        """Send pending acknowledgements in the background. The callback (set_acknowledgement_commit_callback) gets the
-        results.
+        """Send pending acknowledgements (in implicit mode: accept all records of the last poll) in the background. The
+        callback (set_acknowledgement_commit_callback) gets the results.
         """
         self._check_open()
         self._core.commit()
@@ -147,7 +148,11 @@ class KafkaShareConsumer:
         return dict(self._core.metrics.metrics) if raw else dict(self._core.metrics.values())
 
     async def client_instance_id(self, timeout_ms: float | None = None) -> UUID:
-        """Return the id of this client in telemetry (KIP-714)."""
+        """Return the id of this client in telemetry (KIP-714).
+
+        Raises KafkaTimeoutError if the cluster assigns none in time, UnsupportedVersionError if it does not support
+        telemetry, and IllegalStateError if enable.metrics.push is false.
+        """
         timeout = self._default_timeout if timeout_ms is None else timeout_ms / 1000
         return await self._wait(telemetry.require(self._core.telemetry).client_instance_id(timeout))
 

@@ -113,7 +113,7 @@ class ShareConsumerCore:
     # Start and stop
 
     async def start(self) -> None:
-        """Start the background tasks."""
+        """Start the background task that refreshes the metadata."""
         self.metadata.listeners.append(self._new_cluster)
         self.metadata.start()
 

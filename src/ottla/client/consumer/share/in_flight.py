@@ -20,7 +20,9 @@ ByOffset = dict[int, ShareConsumerRecord]
 
 
 class InFlightRecords:
-    """A share consumer's records in flight: returned by poll(), with acknowledgements that have not been sent."""
+    """The records that poll() has returned and whose acknowledgements have not been sent, and those whose locks are
+    being renewed.
+    """
 
     def __init__(self) -> None:
         self._records: dict[Source, ByOffset] = {}
@@ -99,6 +101,6 @@ class InFlightRecords:
         return result
 
     def clear(self) -> None:
-        """Remove all records and acknowledgements, after the broker has released the records."""
+        """Remove all records and acknowledgements. Called after the share sessions have been closed."""
         self._records, self._acknowledged, self._renewing = {}, {}, {}
         self.renewed.clear()

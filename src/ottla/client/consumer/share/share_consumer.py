@@ -84,8 +84,8 @@ class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
         again once their locks are renewed.
 
         Raises RecordDeserializationError for a record that cannot be deserialized. The record is released, unless the
-        application acknowledges it with `acknowledge_offset`. Raises CorruptBatchError for a damaged batch, whose
-        records are rejected. The next call continues after them.
+        application acknowledges it with `acknowledge_offset` (explicit mode only). Raises CorruptBatchError for a
+        damaged batch, whose records are rejected. The next call continues after them.
         """
         self._enter()
         try:

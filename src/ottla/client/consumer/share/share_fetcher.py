@@ -50,9 +50,7 @@ class ShareFetcher:
         self.metadata = metadata
         self.poll_trigger = poll_trigger
         self.acquired: deque[AcquiredRecords] = deque()
-        """Records that poll() has not returned yet: per broker at most one response, limited by max.poll.records and
-        fetch.max.bytes.
-        """
+        """Records that poll() has not returned yet: per broker at most one response."""
         self.lock_timeout_ms: int | None = None
         """The duration of acquisition locks in milliseconds, from the last response that contained it."""
         self._member_id = member_id
@@ -111,7 +109,11 @@ class ShareFetcher:
         def ended(task: asyncio.Task[None]) -> None:
             del self._busy[node]
             if not task.cancelled() and task.exception() is not None:
-                log.error("Unexpected error in a request to node %d; retrying", node, exc_info=task.exception())
+                log.error(
+                    "Unexpected error in a share session with node %d; the next poll sends another request",
+                    node,
+                    exc_info=task.exception(),
+                )
             if node in self._waiting:
                 self.send({}, fetch=False)
             self.poll_trigger.set()
@@ -254,7 +256,8 @@ class ShareFetcher:
                 await asyncio.gather(*(self._acknowledge(node, final=True) for node in list(self._sessions)))
         except TimeoutError:
             log.warning(
-                "Could not close the share sessions in time; the brokers release the unacknowledged records later"
+                "Could not close the share sessions in time; the brokers release the unacknowledged records "
+                "at the latest when their acquisition locks expire"
             )
         finally:
             await self._stop()
