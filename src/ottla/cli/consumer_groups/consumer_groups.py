@@ -17,9 +17,9 @@ from ottla.client.admin.groups.group_descriptions import GroupState
 from ottla.errors import ConfigurationError, KafkaError
 
 STATES = tuple(state.value for state in GroupState if state is not GroupState.NOT_READY)
-"""The states of groups that can be selected."""
+"""The states that `--list --state` accepts."""
 TYPES = ("classic", "consumer")
-"""The types of groups that can be selected."""
+"""The types that `--list --type` accepts."""
 ERROR = "Error: Executing consumer group command failed due to {}"
 
 
@@ -67,7 +67,9 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the groups; with --state or --type, only those in these states and of these types."""
+    """Print the groups that `--state` and `--type` select, and return them for JSON. Each of these options adds a
+    column; without values, it selects all groups.
+    """
     states, types = _states(args), _types(args)
     groups = sorted(
         g
@@ -86,7 +88,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Delete groups one by one. A group that cannot be deleted is reported."""
+    """Delete groups one by one. A group that cannot be deleted is reported, and the exit code is then 1."""
     for group in _groups(admin, args):
         try:
             admin.delete_consumer_groups([group])
@@ -97,7 +99,7 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the offsets and lag of each group, its members, or its state."""
+    """Print the offsets and lag of each group, its members with `--members`, or its state with `--state`."""
     return descriptions.describe(admin, _groups(admin, args), args, output)
 
 
@@ -116,7 +118,9 @@ def _check_delete_offsets(args: argparse.Namespace) -> None:
 
 
 class _ValidateRegex(argparse.Action):
-    """Prints whether brokers accept a regular expression in a SubscriptionPattern, and exits. It needs no broker."""
+    """Prints whether brokers accept a regular expression in a SubscriptionPattern, and exits with 0. It needs no
+    broker, but google-re2: without it, the exit code is 2.
+    """
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
@@ -161,33 +165,40 @@ COMMAND = AdminCommand(
     ),
     options=(
         *connection(),
-        Repeatable("--group", "a consumer group"),
-        Flag("--all-groups", "all consumer groups"),
+        Repeatable("--group", "id of a consumer group to describe, delete or change"),
+        Flag("--all-groups", "describe, delete or reset all consumer groups"),
         Repeatable(
-            "--topic TOPIC[:P,P…]", "a topic, or some of its partitions", actions="reset-offsets delete-offsets"
+            "--topic TOPIC[:P,P…]",
+            "topic whose offsets are reset or deleted, or some of its partitions, such as orders:0,2",
+            actions="reset-offsets delete-offsets",
         ),
         *reset_offsets.OPTIONS,
         Option(
             "--state STATE,…",
-            "with --list: print states, or only groups in these states; with --describe: the state of the group",
+            "with --list: also print states, and only groups in these states if some are named; with --describe, "
+            "without a value: print the state and the coordinator of the group",
             nargs="?",
             const="",
         ),
-        Flag("--members", "with --describe: print members"),
+        Flag("--members", "with --describe: print the members of the group"),
         Flag("--offsets", "with --describe: print offsets and lag (the default)"),
         Flag("--verbose", "with --describe: also print epochs, and with --members the partitions of each member"),
         Option(
             "--type TYPE,…",
-            "with --list: print types, or only groups of these types: classic, consumer",
+            "with --list: also print types, and only groups of these types if some are named: classic, consumer",
             nargs="?",
             const="",
         ),
         Option(
             "--validate-regex REGEX",
-            "print whether brokers accept a regular expression of a subscription, and exit",
+            "print whether brokers accept a regular expression (RE2) of a subscription, and exit",
             action=_ValidateRegex,
         ),
-        Option("--timeout MS", "timeout of a request in milliseconds (default: 5000)", int),
+        Option(
+            "--timeout MS",
+            "with --reset-offsets and --delete-offsets: timeout of a request in milliseconds (default: 5000)",
+            int,
+        ),
         JSON,
     ),
 )

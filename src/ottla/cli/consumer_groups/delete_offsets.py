@@ -1,5 +1,5 @@
-"""`consumer-groups --delete-offsets`: deletes committed offsets for topics that the group is no longer subscribed
-to.
+"""`consumer-groups --delete-offsets`: deletes the committed offsets of a group for topics or partitions. Brokers reject
+the deletion for topics to which an active group is subscribed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ Results = dict[TopicPartition, errors.KafkaError | None]
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the group's offsets for topics. The exit code is 0 even if some are rejected, as with Kafka's tool."""
+    """Delete the group's offsets for the topics and partitions in `--topic`. The exit code is 0 even if some are
+    rejected, as with Kafka's tool.
+    """
     (group,) = args.group
     timeout_ms = TIMEOUT_MS if args.timeout is None else args.timeout
     partitions, topics = scope(args.topic)
@@ -53,8 +55,8 @@ def delete_partitions(
     timeout_ms: float,
     output: Output,
 ) -> dict[str, Any]:
-    """Delete the group's offsets for partitions, and print the results. `unknown`: the errors of topics without
-    metadata.
+    """Delete the group's offsets for partitions, print the results, and return them for JSON. `unknown`: the errors of
+    topics without metadata, which are printed as well.
     """
     failed: dict[Any, errors.KafkaError] = {}
     admin.delete_consumer_group_offsets(group, partitions, timeout_ms, errors=failed)

@@ -36,7 +36,9 @@ class Row(NamedTuple):
 def describe(
     admin: KafkaAdminClient, group_ids: Sequence[str], args: argparse.Namespace, output: Output
 ) -> list[dict[str, Any]]:
-    """Print the groups, and return them for JSON."""
+    """Print the offsets and lag, the members or the state of each group, and return them for JSON. A group that does
+    not exist is reported as an error and left out; the exit code is then 1.
+    """
     described = admin.describe_consumer_groups(group_ids)
     nodes = () if args.state is None else admin.describe_cluster().nodes
     document: list[dict[str, Any]] = []
@@ -60,7 +62,7 @@ def describe(
 
 
 def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, verbose: bool) -> dict[str, Any]:
-    """Print the coordinator, the assignor and the state of a group, and return them for JSON."""
+    """Print the coordinator, the assignor, the state and the number of members of a group, and return them for JSON."""
     address, coordinator = coordinator_of(group, nodes)
     described = f"{address}  ({group.coordinator_id})"
     row = [group.group_id, described, group.protocol or None, group.state]
@@ -83,7 +85,7 @@ def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, ve
 
 
 def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> list[Row]:
-    """Return the partitions of the members, beginning with the member that has most partitions. After them, return the
+    """Return the partitions of the members, beginning with the member that has the most partitions, and then the
     partitions with a committed offset and without an owner.
     """
     committed = admin.list_consumer_group_offsets(group.group_id)
@@ -174,7 +176,7 @@ def _member_as_json(group: GroupDescription, member: GroupMember) -> dict[str, A
 
 
 def _assignment(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as `topic:0,1;other:2`."""
+    """Return partitions as `topic:0,1;other:2`; `-` if there are none."""
     by_topic: dict[str, list[str]] = {}
     for tp in sorted(partitions):
         by_topic.setdefault(tp.topic, []).append(str(tp.partition))

@@ -26,7 +26,10 @@ Headers = list[tuple[str, bytes | None]]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send records one by one, and wait for each to arrive at the consumer. Print the latencies."""
+    """Send records one by one, and wait for each to arrive at the consumer. Print the average latency and percentiles.
+
+    Raises CommandFailedError if a record does not arrive, or the topic has other producers.
+    """
     check_positive(args, "num_records")
     if args.producer_acks not in ("1", "all"):
         raise ConfigurationError(
@@ -56,7 +59,7 @@ def _create(options: dict[str, Any], topic: str) -> None:
 
 
 def _measure(producer: KafkaProducer, consumer: KafkaConsumer, args: argparse.Namespace) -> list[int]:
-    """Return the latency of each record in nanoseconds."""
+    """Return the latency of each record in nanoseconds: the time from send() until the consumer has received it."""
     latencies = []
     for number in range(args.num_records):
         key = _random(args.record_key_size) if args.record_key_size else None
@@ -104,14 +107,20 @@ COMMAND = Command(
     run=run,
     options=(
         *connection(),
-        Option("--topic", "topic of the test; it is created if it does not exist", required=True),
-        Option("--num-records N", "number of records to send", int, required=True),
-        Option("--producer-acks ACKS", "acks of the producer: 1 or all", required=True),
-        Option("--record-size BYTES", "size of a value", int, required=True),
-        Option("--record-key-size BYTES", "size of a key; 0: no key", int, default=0),
-        Option("--num-headers N", "number of headers of a record", int, default=0),
-        Option("--record-header-key-size BYTES", "size of the key of a header", int, default=0),
-        Option("--record-header-size BYTES", "size of the value of a header", int, default=0),
+        Option(
+            "--topic",
+            "topic of the test; if it does not exist, it is created with one partition and one replica",
+            required=True,
+        ),
+        Option("--num-records N", "number of records to send, one by one", int, required=True),
+        Option("--producer-acks ACKS", "acks of the producer: 1 (the leader) or all (in-sync replicas)", required=True),
+        Option("--record-size BYTES", "size in bytes of each record's value", int, required=True),
+        Option(
+            "--record-key-size BYTES", "size in bytes of each record's key; 0: no key (the default)", int, default=0
+        ),
+        Option("--num-headers N", "number of headers of each record (default: 0)", int, default=0),
+        Option("--record-header-key-size BYTES", "size in bytes of each header's key (default: 0)", int, default=0),
+        Option("--record-header-size BYTES", "size in bytes of each header's value (default: 0)", int, default=0),
         JSON,
     ),
 )

@@ -26,7 +26,7 @@ USAGE: Final = "ls PATH, get PATH, create PATH [DATA], set PATH DATA, delete PAT
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the commands. Return 1 if one of them failed."""
+    """Run the command in the arguments, or those of standard input. Return 1 if one of them failed, otherwise 0."""
     try:
         zookeeper_address(args.connect)
     except ValueError as error:
@@ -127,7 +127,10 @@ ACTIONS: Final[dict[str, Callable[[ZkClient, str, str], bool]]] = {
 COMMAND = Command(
     run=run,
     options=(
-        Option("connect HOST:PORT[,…][/CHROOT]", "address of ZooKeeper"),
+        Option(
+            "connect HOST:PORT[,…][/CHROOT]",
+            "addresses of ZooKeeper servers, and the chroot to which all paths are relative",
+        ),
         Option(
             "command COMMAND", f"command to run: {USAGE}; without it, commands are read from standard input", nargs="*"
         ),
