@@ -163,13 +163,15 @@ def ottla_broker(request: pytest.FixtureRequest, ottla_broker_options: Mapping[s
     """
     from ottla.broker.embedded import Broker
     from ottla.clock import ShiftedClock
+    from ottla.testing.cluster import Cluster
 
     own: OwnBroker = getattr(request, "param", None) or OwnBroker({}, 1, False)
     clock = ShiftedClock() if own.has_clock else None
     options = _checked({**ottla_broker_options, **own.options})
+    kind = Broker if own.brokers == 1 else Cluster
     with (
         _temporary_directory() as data_dir,
-        Broker(options, data_dir=data_dir, brokers=own.brokers, clock=clock) as broker,
+        kind(options, data_dir=data_dir, brokers=own.brokers, clock=clock) as broker,
     ):
         yield broker
 
