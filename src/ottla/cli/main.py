@@ -230,7 +230,8 @@ def _no_command(arguments: list[str]) -> int:
         from ottla.config.options import nearest
 
         suggestion = nearest(name, [entry.name for entry in all_commands()])
-        print(f"ottla: there is no command {name!r}{suggestion}", file=sys.stderr)
+        print(f"ottla: there is no command {name!r}{suggestion} (`ottla --help` lists all commands)", file=sys.stderr)
+        return 2
     print(_usage(), file=sys.stdout if needs_help else sys.stderr)
     return 0 if needs_help else 2
 

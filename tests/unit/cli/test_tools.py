@@ -317,7 +317,9 @@ def test_main_without_command_prints_usage(capsys: pytest.CaptureFixture[str]) -
     usage = capsys.readouterr().out
     assert all(f"  {command.name} " in usage for command in all_commands())
     assert main(["topic"]) == 2
-    assert "did you mean topics?" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines() == [
+        "ottla: there is no command 'topic'; did you mean topics? (`ottla --help` lists all commands)"
+    ]
 
 
 @pytest.mark.parametrize("command", [c.name for c in all_commands()])
