@@ -126,6 +126,8 @@ def test_send_batch_rejects_rows_that_cannot_be_sent(broker: ScriptedBroker) -> 
             p.send_batch("t", [b"a", b"b"], [b"k"])
         with pytest.raises(TypeError, match="bytes, str or None"):
             p.send_batch("t", [1, 2])
+        with pytest.raises(ValueError, match="partition -1 is not valid"):
+            p.send_batch("t", [b"v"], partition=-1)
         assert p.send_batch("t", []).get(0) == []
 
 

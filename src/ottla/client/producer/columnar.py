@@ -169,9 +169,11 @@ def rows_of_partitions(
     rows_table: Table, queues: TopicQueues, partition: int | None, sticky: Any
 ) -> dict[int, array[int]]:
     """Return the row numbers by partition: all for the requested partition or, without one, by the hash of the key.
-    Rows without a key go to the sticky partition.
+    Rows without a key go to the sticky partition. Raises ValueError for a negative partition.
     """
     if partition is not None:
+        if partition < 0:
+            raise ValueError(f"partition {partition} is not valid")
         return {partition: all_rows(rows_table.rows)}
     if rows_table.keys is None:
         keyless, by_partition = all_rows(rows_table.rows), {}
