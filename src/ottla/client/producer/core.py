@@ -83,7 +83,7 @@ class ProducerCore:
             clock=clock,
         )
         self.accumulator: Accumulator = Accumulator(
-            batch_bytes=max(config.batch_size, MIN_BATCH_BYTES),
+            batch_bytes=max(config.batch_size, 1),
             memory_bytes=config.buffer_memory,
             codec=CODEC_IDS[config.compression_type],
             level=config.codec_level,
@@ -387,10 +387,6 @@ class ProducerCore:
         if callback is not None:
             future.report_to(callback)
         return future
-
-
-MIN_BATCH_BYTES: Final = 128
-"""The minimum size in bytes of a batch's buffer, which is used if batch.size is smaller."""
 
 
 HURRIED_SECONDS: Final = 0.5
