@@ -128,7 +128,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
     batch_size: Final = Option(
         16_384,
         integer(0),
-        "Maximum size in bytes of a batch, before compression; a larger record gets a separate batch.",
+        "Maximum size in bytes of a batch, before compression; a larger record gets a separate batch. 0: no batching.",
     )
     linger_ms: Final = Option(
         5.0,

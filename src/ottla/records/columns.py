@@ -26,7 +26,7 @@ class BinaryColumn(NamedTuple):
     first: int = 0
 
     def get(self, row: int) -> bytes | None:
-        """Return the value of one row; None for null. It is meant for tests and small columns."""
+        """Return the value of one row; None for null. It creates an object, as the hot paths do not."""
         i = self.first + row
         if self.validity is not None and not memoryview(self.validity)[i >> 3] >> (i & 7) & 1:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import threading
@@ -86,32 +87,32 @@ class SchemaRegistryClient:
         """Register a schema, and return its id. An equal schema is not registered again."""
         path = f"/subjects/{_quoted(subject)}/versions?normalize={str(normalize).lower()}"
         key = ("register", subject, schema, normalize)
-        return self._cached(key, lambda: int(self._send("POST", path, _body(schema))["id"]))
+        return self._cached(key, lambda: self._send("POST", path, _id, _body(schema)))
 
     def lookup(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
         """Return the version of a subject that has this schema."""
         path = f"/subjects/{_quoted(subject)}?normalize={str(normalize).lower()}"
         key = ("lookup", subject, schema, normalize)
-        return self._cached(key, lambda: _registered(self._send("POST", path, _body(schema))))
+        return self._cached(key, lambda: self._send("POST", path, _registered, _body(schema)))
 
     def schema(self, schema_id: int, subject: str = "") -> Schema:
         """Return the schema with an id. `subject` names the context (a namespace of ids) in which to look it up."""
         query = f"?subject={_quoted(subject)}" if subject else ""
         key = ("schema", schema_id, subject)
-        return self._cached(key, lambda: _schema(self._send("GET", f"/schemas/ids/{schema_id}{query}")))
+        return self._cached(key, lambda: self._send("GET", f"/schemas/ids/{schema_id}{query}", _schema))
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
         """Return a version of a subject."""
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
-        return self._cached(("version", subject, version), lambda: _registered(self._send("GET", path)))
+        return self._cached(("version", subject, version), lambda: self._send("GET", path, _registered))
 
     def latest(self, subject: str) -> RegisteredSchema:
         """Return the latest version of a subject. It is not cached."""
-        return _registered(self._send("GET", f"/subjects/{_quoted(subject)}/versions/latest"))
+        return self._send("GET", f"/subjects/{_quoted(subject)}/versions/latest", _registered)
 
     def subjects(self) -> list[str]:
         """Return all subjects."""
-        return [str(subject) for subject in self._send("GET", "/subjects")]
+        return self._send("GET", "/subjects", _subjects)
 
     def references(self, schema: Schema) -> dict[str, Schema]:
         """Return the schemas that a schema uses, directly or through others, by name. Each comes after those that it
@@ -141,26 +142,31 @@ class SchemaRegistryClient:
             value: Value = self._cache[key]
             return value
 
-    def _send(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of a response. If a registry cannot be reached, has a server error (HTTP 5xx) or does not
-        respond with JSON, the next URL is tried.
+    def _send(self, method: str, path: str, parse: Callable[[Any], Value], body: Any = None) -> Value:
+        """Return what `parse` makes of the JSON of a response. If a registry cannot be reached, has a server error
+        (HTTP 5xx) or does not respond with the expected JSON, the next URL is tried.
         """
         data = None if body is None else json.dumps(body).encode()
         failures: list[str] = []
+        error_code = -1
         for url in self._urls:
             request = urllib.request.Request(url + path, data, self._headers, method=method)
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout, context=self._ssl) as response:
-                    return json.loads(response.read(MAX_RESPONSE))
+                    return parse(json.loads(response.read(MAX_RESPONSE)))
             except urllib.error.HTTPError as error:
                 with error:
                     failure = _error(error)
                 if error.code < 500:
                     raise failure from None
                 failures.append(f"{url}: {failure}")
-            except (OSError, ValueError) as error:
+                error_code = failure.error_code
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 failures.append(f"{url}: {error}")
-        raise SchemaRegistryError(f"no schema registry responds to {method} {path}: {'; '.join(failures)}")
+            except (AttributeError, KeyError, TypeError) as error:  # JSON of another shape
+                failures.append(f"{url}: unexpected response: {error!r}")
+        message = f"no schema registry responds to {method} {path}: {'; '.join(failures)}"
+        raise SchemaRegistryError(message, error_code)
 
 
 def _quoted(subject: str) -> str:
@@ -174,6 +180,14 @@ def _body(schema: Schema) -> dict[str, Any]:
     if schema.references:
         body["references"] = [reference._asdict() for reference in schema.references]
     return body
+
+
+def _id(document: Mapping[str, Any]) -> int:
+    return int(document["id"])
+
+
+def _subjects(document: Iterable[Any]) -> list[str]:
+    return [str(subject) for subject in document]
 
 
 def _schema(document: Mapping[str, Any]) -> Schema:
@@ -193,5 +207,5 @@ def _error(error: urllib.error.HTTPError) -> SchemaRegistryError:
     try:
         document = json.loads(error.read(MAX_RESPONSE))
         return SchemaRegistryError(f"{document['message']} ({document['error_code']})", int(document["error_code"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         return SchemaRegistryError(f"HTTP {error.code} {error.reason}", error.code)

@@ -132,6 +132,7 @@ def topics_are_created_from_names_mappings_and_assignments(admin: KafkaAdminClie
     node = admin.describe_cluster().nodes[0].id
     admin.create_topics([NewTopic(f"{name}-c", replica_assignments={0: [node], 1: [node]})], wait_for_metadata=True)
     admin.wait_for_topics([f"{name}-a", f"{name}-b"])
+    admin.wait_for_topics(f"{name}-a", timeout_ms=5000)
     result = admin.describe_topics([f"{name}-b", f"{name}-c"])
     assert [len(info.partitions) for info in result.values()] == [2, 2]
     with pytest.raises(TypeError):
@@ -184,7 +185,7 @@ def partitions_are_created(admin: KafkaAdminClient, name: str, kind: str) -> Non
 @scenario
 def topics_are_described_page_by_page(admin: KafkaAdminClient, name: str, kind: str) -> None:
     create_topic(admin, name, 5)
-    page = admin.describe_topic_partitions([name], response_partition_limit=3)
+    page = admin.describe_topic_partitions(name, response_partition_limit=3)
     numbers = [p.partition for p in page.topics[0].partitions]
     assert page.next_cursor is not None
     rest = admin.describe_topic_partitions([name], cursor=page.next_cursor)
@@ -560,7 +561,7 @@ def scram_credentials_are_set_and_deleted(admin: KafkaAdminClient, name: str, ki
     # One at a time: Apache Kafka rejects two changes of one user in one request.
     admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, sha_256, "secret")])
     admin.alter_user_scram_credentials([UserScramCredentialUpsertion(name, sha_512, b"x", 8192)])
-    result = until(lambda: len(f := admin.describe_user_scram_credentials([name])[name]) == 2 and f)
+    result = until(lambda: len(f := admin.describe_user_scram_credentials(name)[name]) == 2 and f)
     assert set(result) == {ScramCredentialInfo(sha_256, 4096), ScramCredentialInfo(sha_512, 8192)}
     assert name in admin.describe_user_scram_credentials()
     admin.alter_user_scram_credentials([UserScramCredentialDeletion(name, sha_256)])

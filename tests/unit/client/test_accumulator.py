@@ -85,6 +85,16 @@ def test_full_batch_is_ready_at_once_and_wakes_the_sender() -> None:
     assert [batch.count for batch in f.drain()] == [1]
 
 
+def test_record_as_large_as_a_batch_is_alone_in_its_batch() -> None:
+    f = Fixture(batch_bytes=100)
+    f.append(bytes(40))
+    f.append(b"")
+    f.append(b"")
+    assert [batch.count for _ in range(2) for batch in f.drain()] == [1]
+    f.clock.now += 5
+    assert [batch.count for batch in f.drain()] == [2]
+
+
 def test_flush_close_and_exhausted_memory_make_batches_ready_at_once() -> None:
     for flag in ("flushing", "closing"):
         f = Fixture()

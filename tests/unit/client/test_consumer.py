@@ -15,6 +15,7 @@ from tests.unit.client.keyboard import ctrl_c
 from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 from ottla import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition, aio
+from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.fetch import fetch_buffer
 from ottla.errors import (
     CommitFailedError,
@@ -243,6 +244,56 @@ def test_poll_batch_ends_at_the_requested_offset(broker: ScriptedBroker) -> None
     with consumer(broker) as c:
         c.assign([TP])
         assert list(c.poll_batch(timeout_ms=5000, until={TP: 15})[TP].offsets) == list(range(15))
+        assert c.position(TP) == 15
+        assert c.poll_batch(timeout_ms=50, until={TP: 15}) == {}
+        assert list(c.poll_batch(timeout_ms=5000, until={TP: 20})[TP].offsets) == list(range(15, 20))
+        assert list(c.poll_batch(timeout_ms=5000, until={TP: 22})[TP].offsets) == [20, 21]
+        assert c.poll_batch(timeout_ms=50, until={TP: 5}) == {}
+        assert c.position(TP) == 22
+        assert [r.offset for r in read(c, 8)] == list(range(22, 30))
+
+
+def test_poll_batch_waits_for_a_partition_while_another_one_has_reached_its_end(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.add_topic("t", 2)
+    fill(broker, 10)
+    other = TopicPartition("t", 1)
+    calls: list[float] = []
+    prepare = ConsumerCore.prepare
+
+    def counted(core: ConsumerCore, timeout: float) -> Any:
+        calls.append(timeout)
+        return prepare(core, timeout)
+
+    monkeypatch.setattr(ConsumerCore, "prepare", counted)
+    with consumer(broker, fetch_max_bytes=1) as c:
+        c.assign([TP, other])
+        assert list(c.poll_batch(timeout_ms=5000, until={TP: 5})[TP].offsets) == list(range(5))
+        calls.clear()
+        assert c.poll_batch(timeout_ms=200, until={TP: 5}) == {}
+        assert len(calls) < 5, "the records after the end must not keep the call busy"
+        fill(broker, 10, partition=1)
+        assert set(c.poll_batch(timeout_ms=5000, until={TP: 5})) == {other}, "nor do they fill the buffer"
+
+
+def test_unreadable_batch_does_not_lose_records_of_a_paused_partition(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    data = bytearray(batch([b"a" * 50]))
+    data[-5] ^= 1
+    broker.topics["t"][1].append(bytes(data))
+    fill(broker, 10)
+    with consumer(broker) as c:
+        c.assign([TP, TopicPartition("t", 1)])
+        c.pause(TopicPartition("t", 1))
+        assert TP in c.poll_batch(timeout_ms=5000, until={TP: 5})
+        c.pause(TP)
+        c.resume(TopicPartition("t", 1))
+        with pytest.raises(CorruptMessageError):
+            c.poll_batch(timeout_ms=5000)
+        c.resume(TP)
+        c.pause(TopicPartition("t", 1))
+        assert [r.offset for r in read(c, 5)] == list(range(5, 10))
 
 
 def test_poll_batch_returns_a_large_decompressed_fetch_in_pieces(

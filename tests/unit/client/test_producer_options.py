@@ -346,11 +346,16 @@ def test_acks_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
 
 @pytest.mark.option("batch.size")
 def test_batch_size_limits_the_records_of_a_batch(broker: ScriptedBroker) -> None:
-    for size, expected in ((0, [1] * 6), (1000, [3, 3]), (100_000, [6])):
+    for size, value, expected in (
+        (0, b"", [1] * 6),
+        (0, bytes(300), [1] * 6),
+        (1000, bytes(300), [3, 3]),
+        (100_000, bytes(300), [6]),
+    ):
         broker.add_topic("t")
         with producer(broker, batch_size=size, linger_ms=60_000) as p:
             for _ in range(6):
-                p.send("t", bytes(300))
+                p.send("t", value)
             p.flush(10)
         assert [read_header(batch).count for batch in broker.topics["t"][0]] == expected
 

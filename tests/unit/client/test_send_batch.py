@@ -44,6 +44,38 @@ def test_rows_are_partitioned_like_single_records(broker: ScriptedBroker, make: 
         assert [o for r in ranges for o in range(r.base_offset, r.base_offset + r.records)] == list(range(len(rows)))
 
 
+@pytest.mark.parametrize("make", [list, lambda items: arrow(items, "binary")])
+def test_partitioner_of_the_application_chooses_the_partition_of_each_row(broker: ScriptedBroker, make: Any) -> None:
+    broker.add_topic("many", 3)
+    new_batches: list[int] = []
+
+    class ByValue:
+        def partition(self, topic: Any, key: Any, key_bytes: Any, value: Any, value_bytes: Any, cluster: Any) -> int:
+            return 2 if key is None else int(value_bytes)
+
+        def on_new_batch(self, topic: str, cluster: Any, previous: int) -> None:
+            new_batches.append(previous)
+
+    with producer(broker, partitioner=ByValue) as p:
+        p.send_batch("many", make([b"1", b"0", b"1", b"0"]), make([b"k", b"k", b"k", None])).get(10)
+    assert [[r.value for r in stored(broker, "many", n)] for n in range(3)] == [[b"0"], [b"1", b"1"], [b"0"]]
+    assert new_batches == [1, 0, 2]
+
+
+def test_named_partitioners_choose_the_partitions_of_rows(broker: ScriptedBroker) -> None:
+    broker.add_topic("many", 50)
+
+    def partitions(**options: Any) -> set[int]:
+        with producer(broker, **options) as p:
+            sent = p.send_batch("many", [b"v"] * 50, [b"%d" % i for i in range(50)]).get(10)
+        return {part.topic_partition.partition for part in sent}
+
+    assert len(partitions(partitioner="roundrobin")) == 50
+    assert len(partitions(partitioner="random")) > 10
+    assert len(partitions(partitioner="sticky")) == 1
+    assert len(partitions(partitioner_ignore_keys=True)) == 1
+
+
 def series(library: str, items: list[Any]) -> Any:
     return pytest.importorskip(library).Series(items)
 
@@ -126,6 +158,8 @@ def test_send_batch_rejects_rows_that_cannot_be_sent(broker: ScriptedBroker) -> 
             p.send_batch("t", [b"a", b"b"], [b"k"])
         with pytest.raises(TypeError, match="bytes, str or None"):
             p.send_batch("t", [1, 2])
+        with pytest.raises(ValueError, match="partition -1 is not valid"):
+            p.send_batch("t", [b"v"], partition=-1)
         assert p.send_batch("t", []).get(0) == []
 
 

@@ -290,8 +290,7 @@ class AdminDriver:
         Errors of the types `final` are not retried; those of the types `retried_briefly` only a few times.
         """
         attempts = itertools.count(1)
-        # A single name instead of a list of names means this name, not a list of letters.
-        all_keys = [cast(K, keys)] if isinstance(keys, str) else list(dict.fromkeys(keys))
+        all_keys = distinct(keys)
         done: dict[K, V | errors.KafkaError] = {}
         retriable: dict[K, errors.KafkaError] = {}
 
@@ -472,6 +471,13 @@ class ControllerMetadata:
 
 
 # Requests and responses
+
+
+def distinct(keys: Iterable[K]) -> list[K]:
+    """Return the keys as a list without duplicates. A single name instead of a list of names means this name, not a
+    list of letters.
+    """
+    return [cast(K, keys)] if isinstance(keys, str) else list(dict.fromkeys(keys))
 
 
 def failure(code: int, name: object, message: str | None = None) -> errors.KafkaError | None:

@@ -119,6 +119,7 @@ class KafkaConsumer(ConsumerQueries):
         deadline = time.monotonic() + timeout
         core = self._core
         core.poll_metrics.begin()
+        core.buffer.begin_poll()
         try:
             if core.idle():
                 core.membership.last_poll = time.monotonic()

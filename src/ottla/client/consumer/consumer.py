@@ -141,6 +141,7 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
 
     def _poll(self, timeout: float, next_records: Callable[[], Taken]) -> Taken:
         self._core.poll_metrics.begin()
+        self._core.buffer.begin_poll()
         try:
             return self._poll_until(time.monotonic() + timeout, next_records)
         finally:
@@ -176,7 +177,7 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
 
         Returns whole batches, about 16 MiB of a partition at most; the next call returns more. Deserializers
         and interceptors are not used. Of a partition in `until`, only records before the offset there are returned; the
-        position may then lie beyond that offset.
+        position is then that offset, or beyond it if no records follow in the fetched data.
         """
         ends = until or {}
         self._enter()

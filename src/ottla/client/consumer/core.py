@@ -448,7 +448,7 @@ class ConsumerCore:
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
         """Return fetched records as columns, about 16 MiB per partition at most. Of a partition in `until`, only
-        records before the offset there are returned; the position may then lie beyond that offset.
+        records before the offset there are returned.
         """
         return self.buffer.next_columns(wake, headers, until)
 

@@ -27,6 +27,7 @@ class PartitionState:
     """The state of an assigned partition."""
 
     __slots__ = (
+        "at_end",
         "epoch",
         "fetch_epoch",
         "fetch_from",
@@ -68,6 +69,8 @@ class PartitionState:
         generation is dropped.
         """
         self.paused = False
+        self.at_end = False
+        """Whether the current or last poll has returned all records before the partition's offset in `until`."""
         self.in_flight = False
         self.fetch_suspended = False
         """Whether fetching is suspended because enough data is buffered. A poll that returns this data resumes it."""
@@ -83,6 +86,11 @@ class PartitionState:
         """A counter value that shows when data of the partition last arrived: the counter increases with the data of
         each partition. The partitions with the lowest values come first in the next request.
         """
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether poll returns no records now, because the partition is paused, or the poll has reached its end."""
+        return self.paused or self.at_end
 
     def set_position(self, offset: int, epoch: int, validated: int | None = None) -> None:
         """Set the position to an offset that was looked up.

@@ -100,7 +100,8 @@ class Accumulator:
         return max(self.batch_bytes, record.size)
 
     def append_to_new(self, record: Ready, buffer: bytearray) -> RecordFuture:
-        """Append a record to a new batch, which uses a buffer of the pool.
+        """Append a record to a new batch, which uses a buffer of the pool. If the record is as large as batch.size, no
+        other one follows in the batch, although the buffer has room for tiny ones.
 
         If another thread has meanwhile opened a batch with room, append to that one, and release the buffer. Raises
         IllegalStateError, and releases the buffer, if the producer is closed.
@@ -113,6 +114,8 @@ class Accumulator:
                 # A batch is never visible without a record: the sender might drain it.
                 future = batch.open.append(record.timestamp, record.key, record.value, record.headers)
                 assert future is not None, "a new batch has room for its first record"
+                if batch.size >= self.batch_bytes:
+                    batch.open.close()
                 queue.batches.append(batch)
                 queue.open = batch.open
                 self.active[queue.tp] = queue

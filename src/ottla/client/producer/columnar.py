@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -165,15 +165,11 @@ def _timestamps(timestamps: Any, rows: int) -> memoryview | int:
     return memoryview(array("q", timestamps))
 
 
-def rows_of_partitions(
-    rows_table: Table, queues: TopicQueues, partition: int | None, sticky: Any
-) -> dict[int, array[int]]:
-    """Return the row numbers by partition: all for the requested partition or, without one, by the hash of the key.
-    Rows without a key go to the sticky partition.
+def rows_by_key(rows_table: Table, queues: TopicQueues, sticky: Any, *, ignore_keys: bool) -> dict[int, array[int]]:
+    """Return the row numbers by partition, which the hash of the key chooses. Rows without a key go to the sticky
+    partition; with `ignore_keys`, all rows do.
     """
-    if partition is not None:
-        return {partition: all_rows(rows_table.rows)}
-    if rows_table.keys is None:
+    if rows_table.keys is None or ignore_keys:
         keyless, by_partition = all_rows(rows_table.rows), {}
     else:
         if isinstance(rows_table.keys, list):
@@ -184,6 +180,20 @@ def rows_of_partitions(
     if keyless:
         chosen = sticky(queues, len(keyless) * 100)
         by_partition[chosen] = array("q", sorted([*by_partition.get(chosen, ()), *keyless]))
+    return by_partition
+
+
+def rows_by_choice(
+    rows_table: Table, choose: Callable[[bytes | None, bytes | None, Container[int]], int]
+) -> dict[int, array[int]]:
+    """Return the row numbers by partition. `choose` gets the key and the value of each row, and the partitions of the
+    rows before it.
+    """
+    by_partition: dict[int, array[int]] = {}
+    keys, values = rows_table.keys, rows_table.values
+    for row in range(rows_table.rows):
+        partition = choose(None if keys is None else _value(keys, row), _value(values, row), by_partition)
+        by_partition.setdefault(partition, array("q")).append(row)
     return by_partition
 
 
@@ -238,6 +248,10 @@ def _row_bound(rows_table: Table, row: int) -> int:
     """Return the maximum size in bytes of a batch with only this row."""
     key = 0 if rows_table.keys is None else _size(rows_table.keys, row)
     return record_size_upper_bound(key, _size(rows_table.values, row))
+
+
+def _value(items: BinaryColumn | list[bytes | None], row: int) -> bytes | None:
+    return items[row] if isinstance(items, list) else items.get(row)
 
 
 def _size(items: BinaryColumn | list[bytes | None], row: int) -> int:

@@ -10,7 +10,8 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import Callable, Generator, Sequence
+from array import array
+from collections.abc import Callable, Container, Generator, Sequence
 from typing import Any, Final, TypeGuard
 
 from ottla.backoff import ExponentialBackoff
@@ -40,6 +41,7 @@ from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.records.appender import NOW, DirectAppender, RecordFuture
 from ottla.records.builder import record_size_upper_bound
 from ottla.records.compression import CODEC_IDS
+from ottla.records.murmur2 import all_rows
 
 log = logging.getLogger("ottla.client")
 
@@ -81,7 +83,7 @@ class ProducerCore:
             clock=clock,
         )
         self.accumulator: Accumulator = Accumulator(
-            batch_bytes=max(config.batch_size, MIN_BATCH_BYTES),
+            batch_bytes=max(config.batch_size, 1),
             memory_bytes=config.buffer_memory,
             codec=CODEC_IDS[config.compression_type],
             level=config.codec_level,
@@ -122,6 +124,7 @@ class ProducerCore:
         self._round_robin = RoundRobin()
         chooser: Any = config.chosen_partitioner
         self._partitioner: Any = chooser if isinstance(chooser, str) else UserPartitioner(chooser, configs)
+        self._ignores_keys: bool = self._partitioner == "sticky" or config.partitioner_ignore_keys
         self.direct: DirectAppender = DirectAppender(self.accumulator.topics, self._choose_sticky)
         """The fast path for records. The producer enables it while it is open, if `is_plain` is true."""
         self.metadata.listeners.append(self._metadata_updated)
@@ -219,12 +222,36 @@ class ProducerCore:
         future of the records.
         """
         parts = []
-        for number, rows in columnar.rows_of_partitions(rows_table, queues, partition, self.sticky).items():
+        for number, rows in self._rows_of_partitions(rows_table, queues, partition).items():
             queue = queues.queues[number]
             parts += yield from columnar.append_table(
                 self.accumulator, rows_table, queue, rows, self._check_size, self.config.max_request_size
             )
         return columnar.BatchFuture(parts)
+
+    def _rows_of_partitions(
+        self, rows_table: columnar.Table, queues: TopicQueues, partition: int | None
+    ) -> dict[int, array[int]]:
+        """Return the row numbers by partition: all for the requested one or, without one, as the partitioner chooses.
+        Raises ValueError for a negative partition.
+        """
+        chooser = self._partitioner
+        if partition is not None:
+            if partition < 0:
+                raise ValueError(f"partition {partition} is not valid")
+            return {partition: all_rows(rows_table.rows)}
+        if chooser in ("default", "sticky"):
+            return columnar.rows_by_key(rows_table, queues, self.sticky, ignore_keys=self._ignores_keys)
+        topic, partitions, cluster = queues.queues[0].tp.topic, list(range(queues.count)), self.metadata.cluster
+
+        def choose(key: bytes | None, value: bytes | None, chosen_before: Container[int]) -> int:
+            if not isinstance(chooser, UserPartitioner):
+                return self._next_partition(topic, queues)
+            request = PartitionRequest(topic, key, key, value, value, partitions, queues.available, cluster)
+            chosen = chooser.partition(request)
+            return chosen if chosen in chosen_before else chooser.partition_for_new_batch(request, chosen)
+
+        return columnar.rows_by_choice(rows_table, choose)
 
     def prepare(self, record: ProducerRecord, queues: TopicQueues) -> Ready:
         """Serialize a record, choose its partition, and check its size. Raises SerializationError or
@@ -275,13 +302,17 @@ class ProducerCore:
             chosen = chooser.partition(request)
             has_room = queues.queues[chosen].has_room(size)
             return chosen if has_room else chooser.partition_for_new_batch(request, chosen)
-        if chooser == "roundrobin":
-            return self._round_robin.partition(record.topic, queues.available)
-        if chooser == "random":
-            return random.choice(queues.available)
-        if key is not None and chooser == "default" and not self.config.partitioner_ignore_keys:
+        if chooser in ("roundrobin", "random"):
+            return self._next_partition(record.topic, queues)
+        if key is not None and not self._ignores_keys:
             return partitioning.partition_for_key(key, queues.count)
         return self.sticky(queues, size)
+
+    def _next_partition(self, topic: str, queues: TopicQueues) -> int:
+        """Return the partition that roundrobin or random chooses."""
+        if self._partitioner == "roundrobin":
+            return self._round_robin.partition(topic, queues.available)
+        return random.choice(queues.available)
 
     def sticky(self, queues: TopicQueues, size: int) -> int:
         """Return the sticky partition for a record without a key."""
@@ -356,10 +387,6 @@ class ProducerCore:
         if callback is not None:
             future.report_to(callback)
         return future
-
-
-MIN_BATCH_BYTES: Final = 128
-"""The minimum size in bytes of a batch's buffer, which is used if batch.size is smaller."""
 
 
 HURRIED_SECONDS: Final = 0.5

@@ -169,10 +169,10 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
         `poll_batch`, with keys and timestamps; records with headers raise ValueError.
 
         Without `partition`, the hash of the key chooses the partition of a row, and all rows without a key go to the
-        same one. `timestamps_ms` is one timestamp for all, a list, or an Arrow array of int64 or timestamp[ms].
-        Serializers, interceptors and the config `partitioner` are not used. Blocks for up to max.block.ms at a time
-        while metadata or memory is missing. Raises the errors of send(). If a record is too large, the records of
-        earlier batches are still sent.
+        same one. The partitioners roundrobin and random, and those of the application, choose it for each row, which
+        is slower. `timestamps_ms` is one timestamp for all, a list, or an Arrow array of int64 or timestamp[ms].
+        Serializers and interceptors are not used. Blocks for up to max.block.ms at a time while metadata or memory is
+        missing. Raises the errors of send(). If a record is too large, the records of earlier batches are still sent.
         """
         self._check_open()
         self._core.check_open()

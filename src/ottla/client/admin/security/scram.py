@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.client.admin.driver import AdminCall, AdminDriver, Errors, results, successes, to_controller
+from ottla.client.admin.driver import AdminCall, AdminDriver, Errors, distinct, results, successes, to_controller
 from ottla.protocol.messages import alter_user_scram_credentials as alter_scram
 from ottla.protocol.messages import describe_user_scram_credentials as scram
 
@@ -63,7 +63,7 @@ class ScramAdmin(AdminDriver):
         """Return the credentials of users (None: of all users who have some). Raises ResourceNotFoundError for a user
         without credentials.
         """
-        names = None if users is None else [scram.UserName(name=user) for user in users]
+        names = None if users is None else [scram.UserName(name=user) for user in distinct(users)]
         outcomes = await self.call(
             scram.DescribeUserScramCredentialsRequest(users=names),
             lambda response: results(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.client.admin.driver import AdminDriver, check
+from ottla.client.admin.driver import AdminDriver, check, distinct
 from ottla.client.core.metadata import TopicInfo, partition_info
 from ottla.model import TopicPartition
 from ottla.protocol.messages import describe_topic_partitions as pages
@@ -41,7 +41,7 @@ class TopicPartitionsAdmin(AdminDriver):
         cursor on (None: the first page). Raises UnsupportedVersionError if the broker does not have this API.
         """
         request = pages.DescribeTopicPartitionsRequest(
-            topics=[pages.TopicRequest(name=name) for name in sorted(topics)],
+            topics=[pages.TopicRequest(name=name) for name in sorted(distinct(topics))],
             response_partition_limit=response_partition_limit,
             cursor=None if cursor is None else pages.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
         )

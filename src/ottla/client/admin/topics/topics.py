@@ -14,6 +14,7 @@ from ottla.client.admin.driver import (
     AdminDriver,
     Errors,
     any_broker,
+    distinct,
     failure,
     results,
     to_controller,
@@ -114,7 +115,7 @@ class TopicsAdmin(AdminDriver):
 
     async def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float | None = None) -> None:
         """Wait until every partition of these topics has a leader. Raises KafkaTimeoutError after `timeout_ms`."""
-        names = list(topic_names)
+        names = distinct(topic_names)
 
         async def attempt() -> None:
             while names:

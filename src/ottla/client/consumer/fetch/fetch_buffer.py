@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.client.consumer.fetch.completed_fetch import CompletedFetch, Convert
 from ottla.client.consumer.fetch.fetch_metrics import FetchMetrics
+from ottla.client.consumer.subscription import PartitionState
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition
 from ottla.records.column_decoder import MAX_OFFSET, ColumnDecoder
@@ -37,8 +38,16 @@ class FetchBuffer:
         """Whether the fetcher has paused because the buffer is full. The next poll that removes data calls `wake`,
         which resumes it.
         """
+        self._at_end: list[PartitionState] = []
+        """The partitions with `at_end`."""
         self._current: CompletedFetch | None = None
         self.metrics: FetchMetrics | None = None
+
+    def begin_poll(self) -> None:
+        """Resume the partitions of which the last poll has returned all records before their offset in `until`."""
+        for state in self._at_end:
+            state.at_end = False
+        self._at_end.clear()
 
     def drop_stale(self) -> None:
         """Drop data of partitions that are no longer assigned, and data that was fetched before a seek."""
@@ -62,7 +71,7 @@ class FetchBuffer:
     def has_records(self) -> bool:
         """Whether there is data of a partition that is not paused."""
         current = [self._current] if self._current is not None else []
-        return any(not fetched.state.paused for fetched in [*current, *self.completed])
+        return any(not fetched.state.is_paused for fetched in [*current, *self.completed])
 
     def next_records(
         self, at_most: int, wake: Callable[[], Any], key: Convert | None, value: Convert | None
@@ -103,26 +112,33 @@ class FetchBuffer:
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
         """Return all data as columns, and advance the positions. Of a partition in `until`, only records before the
-        offset there are returned; the position may then lie beyond that offset.
+        offset there are returned; the others are left for a later call.
 
         When a partition has reached COLUMN_BYTES, the remaining data of all partitions is left for the next call.
         """
         decoders: dict[TopicPartition, ColumnDecoder] = {}
         skipped: list[CompletedFetch] = []
-        while (fetched := self._next(skipped)) is not None:
-            decoder = decoders.get(fetched.tp)
-            if decoder is None:
-                bound = self.max_decompressed_bytes
-                decoder = decoders[fetched.tp] = ColumnDecoder(headers=headers, max_decompressed_bytes=bound)
-            try:
-                if not _decode(fetched, decoder, until.get(fetched.tp, MAX_OFFSET)):
-                    break
-            except KafkaError:
-                if any(decoder.row_count for decoder in decoders.values()):
-                    break  # return what was intact; the next call raises again
-                raise
-            self._drop_empty(fetched, wake)
-        self.completed.extendleft(reversed(skipped))
+        try:
+            while (fetched := self._next(skipped)) is not None:
+                decoder = decoders.get(fetched.tp)
+                if decoder is None:
+                    bound = self.max_decompressed_bytes
+                    decoder = decoders[fetched.tp] = ColumnDecoder(headers=headers, max_decompressed_bytes=bound)
+                end = until.get(fetched.tp, MAX_OFFSET)
+                try:
+                    if not _decode(fetched, decoder, end):
+                        break
+                except KafkaError:
+                    if any(decoder.row_count for decoder in decoders.values()):
+                        break  # return what was intact; the next call raises again
+                    raise
+                if fetched.position < fetched.end_offset:
+                    fetched.state.at_end = True
+                    self._at_end.append(fetched.state)
+                else:
+                    self._drop_empty(fetched, wake)
+        finally:
+            self.completed.extendleft(reversed(skipped))
         return {tp: decoder.drain() for tp, decoder in decoders.items() if decoder.row_count}
 
     def _next(self, skipped: list[CompletedFetch]) -> CompletedFetch | None:
@@ -138,7 +154,7 @@ class FetchBuffer:
             if not fetched.is_current:
                 self._measure(fetched)
                 self._current = None
-            elif fetched.state.paused:
+            elif fetched.state.is_paused:
                 skipped.append(fetched)
                 self._current = None
             else:
@@ -159,16 +175,21 @@ class FetchBuffer:
 
 
 def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
-    """Decode the records before the offset `end`, and advance past all data. Return False if data remains for the next
-    poll, because a limit was reached.
+    """Decode the records before the offset `end`, and advance to it, or past all data. Return False if other data
+    remains for the next poll, because a limit was reached.
 
     Raises CorruptBatchError for a batch that cannot be decoded, after advancing past the batches before it.
     """
     before = decoder.row_count
     try:
-        while (batch := fetched.next_header()) is not None:
+        while fetched.position < end:
+            batch = fetched.next_header()
+            if batch is None:
+                fetched.move(fetched.end_offset, fetched.last_epoch)
+                break
             header, start = batch
             if header.base_offset >= end:
+                fetched.move(end, fetched.state.epoch)
                 break
             try:
                 has_room = decoder.add_batch(fetched.data, start, header, fetched.position, end)
@@ -176,12 +197,14 @@ def _decode(fetched: CompletedFetch, decoder: ColumnDecoder, end: int) -> bool:
                 raise fetched.unreadable(header, error) from error
             if not has_room:
                 return False  # 2 GiB: the next poll starts with this batch
+            if header.next_offset > end:
+                fetched.move(end, header.leader_epoch)
+                break
             fetched.decoded()
-            if header.next_offset < min(end, fetched.end_offset):
+            if header.next_offset < fetched.end_offset:
                 fetched.move(header.next_offset, header.leader_epoch)
                 if decoder.nbytes >= COLUMN_BYTES:
                     return False
     finally:
         fetched.returned += decoder.row_count - before
-    fetched.move(fetched.end_offset, fetched.last_epoch)
     return True

@@ -116,7 +116,7 @@ class Fetcher:
         now = time.monotonic()
         leaderless = unchecked = False
         for tp, state in self.subscription.partitions.items():
-            if state.paused or state.fetch_from is None or state.in_flight:
+            if state.paused or state.at_end or state.fetch_from is None or state.in_flight:
                 continue
             state.fetch_suspended = state.fetched_bytes - state.taken_bytes >= self._enough
             if state.fetch_suspended:
@@ -136,7 +136,8 @@ class Fetcher:
             self._spawn(node, dict(sorted(requested.items(), key=lambda item: item[1][0].served)))
 
     def _is_full(self) -> bool:
-        here = sum(s.fetched_bytes - s.taken_bytes for s in self.subscription.partitions.values() if not s.paused)
+        states = self.subscription.partitions.values()
+        here = sum(s.fetched_bytes - s.taken_bytes for s in states if not (s.paused or s.at_end))
         self.buffer.is_full = here >= self.config.fetch_max_bytes
         return self.buffer.is_full
 
