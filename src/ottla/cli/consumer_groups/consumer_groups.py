@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ottla.cli.consumer_groups import delete_offsets, descriptions, reset_offsets
+from ottla.cli.consumer_groups.reset_offsets import TIMEOUT_MS
 from ottla.cli.consumer_groups.reset_plan import scope
 from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.command import Action, CommandFailedError
@@ -60,10 +61,10 @@ def _check_states(args: argparse.Namespace) -> None:
 
 def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
     if args.all_groups:
-        return sorted(g.group_id for g in admin.list_consumer_groups())
+        return sorted(g.group_id for g in admin.list_consumer_groups(args.timeout))
     if not args.group:
         raise CommandFailedError("--group or --all-groups is required", exit_code=2)
-    return list(args.group)
+    return list(dict.fromkeys(args.group))
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
@@ -73,7 +74,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
     states, types = _states(args), _types(args)
     groups = sorted(
         g
-        for g in admin.list_consumer_groups()
+        for g in admin.list_consumer_groups(args.timeout)
         if (not states or g.state.lower() in states) and (not types or g.group_type.lower() in types)
     )
     header = ("GROUP", *(["TYPE"] if args.type is not None else []), *(["STATE"] if args.state is not None else []))
@@ -87,15 +88,23 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
     return [g._asdict() for g in groups]
 
 
-def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Delete groups one by one. A group that cannot be deleted is reported, and the exit code is then 1."""
-    for group in _groups(admin, args):
-        try:
-            admin.delete_consumer_groups([group])
-        except KafkaError as error:
-            output.error(f"Error: Deletion of consumer group '{group}' failed: {error}")
-        else:
-            print(f"Deletion of requested consumer groups ('{group}') was successful.", flush=True)
+def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
+    """Delete groups, and return the results for JSON. Those that cannot be deleted are reported as errors; the exit
+    code is then 1.
+    """
+    groups = _groups(admin, args)
+    failed: dict[Any, KafkaError] = {}
+    admin.delete_consumer_groups(groups, args.timeout, errors=failed)
+    deleted = [group for group in groups if group not in failed]
+    names = ", ".join(f"'{group}'" for group in deleted)
+    if not failed:
+        output.text(f"Deletion of requested consumer groups ({names}) was successful.")
+    else:
+        output.error("\nError: Deletion of some consumer groups failed:")
+        output.warn(*(f"* Group '{g}' could not be deleted due to: {failed[g]}" for g in groups if g in failed))
+        if deleted:
+            output.text(f"\nThese consumer groups were deleted successfully: {names}")
+    return {"deleted": deleted, "errors": [{"group": g, "message": str(error)} for g, error in failed.items()]}
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
@@ -194,11 +203,7 @@ COMMAND = AdminCommand(
             "print whether brokers accept a regular expression (RE2) of a subscription, and exit",
             action=_ValidateRegex,
         ),
-        Option(
-            "--timeout MS",
-            "with --reset-offsets and --delete-offsets: timeout of a request in milliseconds (default: 5000)",
-            int,
-        ),
+        Option("--timeout MS", "timeout of a request in milliseconds", int, default=TIMEOUT_MS),
         JSON,
     ),
 )

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla import errors
-from ottla.cli.consumer_groups.reset_offsets import TIMEOUT_MS
 from ottla.cli.consumer_groups.reset_plan import scope
 from ottla.cli.framework.java_errors import java_class
 from ottla.cli.framework.output import Output, partition_errors
@@ -39,12 +38,11 @@ def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Ou
     rejected, as with Kafka's tool.
     """
     (group,) = args.group
-    timeout_ms = TIMEOUT_MS if args.timeout is None else args.timeout
     partitions, topics = scope(args.topic)
     unknown: dict[Any, errors.KafkaError] = {}
-    infos = admin.describe_topics(topics, timeout_ms, errors=unknown) if topics else {}
+    infos = admin.describe_topics(topics, args.timeout, errors=unknown) if topics else {}
     partitions += [TopicPartition(topic.name, p.partition) for topic in infos.values() for p in topic.partitions]
-    return delete_partitions(admin, group, partitions, unknown, timeout_ms, output)
+    return delete_partitions(admin, group, partitions, unknown, args.timeout, output)
 
 
 def delete_partitions(

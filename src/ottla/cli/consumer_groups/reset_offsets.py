@@ -26,6 +26,7 @@ SPECS: Final = (
 )
 """The options that determine the new offsets. `read` requires exactly one of them."""
 TIMEOUT_MS: Final = 5000
+"""The default timeout of a request in milliseconds."""
 INACTIVE: Final = ("Empty", "Dead")
 NOTHING_DONE: Final = (
     "WARN: No action will be performed as the --execute option is missing. "
@@ -91,8 +92,8 @@ class ResetRequest(NamedTuple):
 
     @property
     def timeout_ms(self) -> int:
-        """The timeout of a request in milliseconds: that of `--timeout`, or TIMEOUT_MS."""
-        return TIMEOUT_MS if self.args.timeout is None else int(self.args.timeout)
+        """The timeout of a request in milliseconds."""
+        return int(self.args.timeout)
 
 
 def read(args: argparse.Namespace) -> ResetRequest:

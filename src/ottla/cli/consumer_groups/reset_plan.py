@@ -96,9 +96,10 @@ def read_plan(file: str, text: str, groups: Sequence[str]) -> Plan:
     Raises ConfigurationError for another line. `file` is the name of the file, for error messages.
     """
     plan: Plan = {}
-    rows = [row for row in csv.reader(text.splitlines()) if row]
-    alone = len(groups) == 1 and bool(rows) and len(rows[0]) == 3
-    for number, row in enumerate(rows, 1):
+    reader = csv.reader(text.splitlines())
+    rows = [(reader.line_num, row) for row in reader if row]
+    alone = len(groups) == 1 and bool(rows) and len(rows[0][1]) == 3
+    for number, row in rows:
         group, *fields = [groups[0], *row] if alone else row
         if len(fields) != 3:
             form = "topic,partition,offset" if alone else "group,topic,partition,offset"

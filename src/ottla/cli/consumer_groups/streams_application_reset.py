@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ottla.cli.consumer_groups import reset_offsets
-from ottla.cli.consumer_groups.reset_offsets import INACTIVE, SPECS
+from ottla.cli.consumer_groups.reset_offsets import INACTIVE, SPECS, TIMEOUT_MS
 from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, OneOf, Option, is_set
@@ -116,7 +116,7 @@ def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.Reset
         "export": False,
         "execute": False,
         "dry_run": True,
-        "timeout": None,
+        "timeout": TIMEOUT_MS,
     }
     group = [args.application_id]
     return reset_offsets.read(argparse.Namespace(**specs, **more, group=group, topic=topics, json=args.json))
