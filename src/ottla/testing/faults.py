@@ -255,8 +255,7 @@ class Faults:
         Args:
             apis: Kafka's names, such as `"Produce"`; without any, the fault applies to all APIs.
             client_id: the client id of the request.
-            topic: a topic that the request names, by name or id. A Fetch request also names the topics of its fetch
-                session.
+            topic: a topic that the request names, by name or id, or that is in the fetch session of a Fetch request.
             partition: a partition of `topic`.
             group: a group that the request names.
             transactional_id: a transactional id that the request names.
