@@ -145,8 +145,8 @@ class AclStore:
         semaphore = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def one(pattern: ResourcePattern) -> tuple[ACLs, KafkaError | None]:
-            known = self._acls.get(pattern, frozenset())
-            removed = known - change(pattern, known)  # if the znode cannot be read
+            cached = self._acls.get(pattern, frozenset())
+            removed = cached - change(pattern, cached)  # if the znode cannot be read
 
             def changed(acls: ACLs) -> ACLs:
                 nonlocal removed
