@@ -60,7 +60,7 @@ class PageOfRecords(NamedTuple):
     scanned: int
     cursor: str | None
     is_cut: bool
-    """Whether the time limit has interrupted the reading of a range."""
+    """Whether reading ended at the time limit."""
 
 
 async def messages(page: Page) -> Response:
@@ -158,14 +158,16 @@ async def _scan_backwards(
     matches: list[ShownRecord] = []
     scanned = 0
     window = ROWS
-    while len(matches) < ROWS and scanned < MAX_SCANNED and time.monotonic() < deadline:
+    is_cut = False
+    while len(matches) < ROWS and scanned < MAX_SCANNED:
         active = [tp for tp in upper if upper[tp] > starts[tp]]
         if not active:
             break
         lower = {tp: max(starts[tp], upper[tp] - window) for tp in active}
         records, is_complete = await _read(consumer, lower, upper, deadline)
         if not is_complete:
-            return _page_of(matches, scanned, _text(upper, starts), is_cut=True)
+            is_cut = True
+            break
         scanned += len(records)
         part = await shown_records(records, query.form, query.fields, query.schemas)
         matches += (record for record in part if record.contains(query.contains))
@@ -175,7 +177,7 @@ async def _scan_backwards(
     for record in matches[ROWS:]:  # the next page begins with the first record that does not fit
         tp = TopicPartition(query.partitions[0].topic, record.partition)
         upper[tp] = max(upper[tp], record.offset + 1)
-    return _page_of(matches, scanned, _text(upper, starts), is_cut=False)
+    return _page_of(matches, scanned, _text(upper, starts), is_cut=is_cut)
 
 
 async def _scan_forwards(

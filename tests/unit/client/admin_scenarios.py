@@ -317,7 +317,16 @@ def broker_configs_are_altered_and_described(admin: KafkaAdminClient, name: str,
     loggers = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(node))
     admin.alter_configs([cluster_default._replace(configs={"log.cleaner.threads": "2"})])
     until(lambda: admin.describe_configs([own])[own]["log.cleaner.threads"].value == "2")
+    assert not admin.describe_configs([own])[own]["log.cleaner.threads"].is_modified
+    (modified,) = admin.describe_configs([cluster_default], config_filter="modified").values()
+    assert modified["log.cleaner.threads"].is_modified
     admin.reset_configs([cluster_default._replace(configs=["log.cleaner.threads"])])
+    admin.alter_configs([own._replace(configs={"log.index.interval.bytes": "5000"})])
+    until(lambda: admin.describe_configs([own])[own]["log.index.interval.bytes"].is_modified)
+    create_topic(admin, name)
+    topic = ConfigResource(ConfigResourceType.TOPIC, name)
+    assert not admin.describe_configs([topic])[topic]["index.interval.bytes"].is_modified, "it is the broker's"
+    admin.reset_configs([own._replace(configs=["log.index.interval.bytes"])])
     # The jars of 3.9 in the tests have no log4j.
     expected = {own, cluster_default, loggers} if kind != "3.9" else {own, cluster_default}
     result = admin.describe_configs(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,6 +23,7 @@ from ottla import (
     aio,
 )
 from ottla.client.core.connections import DATA, Connections
+from ottla.client.producer.transactions import Transactions
 from ottla.errors import (
     BrokerConnectionError,
     ConcurrentTransactionsError,
@@ -385,6 +387,30 @@ def test_abort_waits_for_pending_add_partitions_to_txn(scripted: ScriptedBroker)
         kinds = [type(r) for r in scripted.requests if isinstance(r, (AddPartitionsToTxnRequest, EndTxnRequest))]
         assert kinds == [AddPartitionsToTxnRequest] * 4 + [EndTxnRequest]
         sender.begin_transaction()
+
+
+def test_adding_partitions_is_retried_with_a_backoff_after_an_unexpected_error(
+    scripted: ScriptedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scripted.on(AddPartitionsToTxnRequest, partitions_added, times=100)
+    attempts: list[float] = []
+    real = Transactions._add_partitions
+
+    async def add_partitions(transactions: Transactions) -> None:
+        attempts.append(time.monotonic())
+        if len(attempts) <= 3:
+            raise ZeroDivisionError("a bug")
+        await real(transactions)
+
+    monkeypatch.setattr(Transactions, "_add_partitions", add_partitions)
+    with producer(scripted.address, "t", linger_ms=0, retry_backoff_ms=50) as sender:
+        sender.begin_transaction()
+        sender.send("t", b"v").get(SECONDS)
+        sender.commit_transaction()
+    assert [before + 0.045 < after for before, after in itertools.pairwise(attempts)] == [True] * 3
+    assert [r.message for r in caplog.records if r.exc_info] == [
+        "transactional.id id-t: could not add partitions to the transaction; retrying"
+    ] * 3
 
 
 def test_transaction_with_cancelled_offsets_can_only_be_aborted(scripted: ScriptedBroker) -> None:

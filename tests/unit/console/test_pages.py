@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import re
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.unit.client.streams_thread import StreamsThread
@@ -14,6 +16,7 @@ from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.model import TopicPartition
 from ottla_console.cluster.directories import largest_topics
+from ottla_console.pages import messages
 
 
 def produce(broker: Broker, topic: str, *values: bytes | None) -> None:
@@ -121,6 +124,25 @@ def test_filter_finds_records_beyond_the_first_page(
     text = console.text(f"/topics/{ottla_topic}/messages?filter=needle")
     assert offsets_of(text) == [0]
     assert "601 records searched" in text
+
+
+def test_time_limit_between_two_reads_is_reported_on_a_page_that_is_sorted(
+    console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(ottla_broker, ottla_topic, *(b"needle" if i % 10 == 0 else b"hay" for i in range(120)))
+    now, shown_records = [0.0], messages.shown_records
+
+    async def slow_records(*args: Any) -> Any:
+        now[0] += 1.0
+        return await shown_records(*args)
+
+    monkeypatch.setattr(messages, "shown_records", slow_records)
+    monkeypatch.setattr(messages, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    page = f"/topics/{ottla_topic}/messages"
+    text = console.text(f"{page}?filter=needle")
+    assert offsets_of(text) == [110, 100, 90, 80, 70]
+    assert "the time limit was reached" in text
+    assert offsets_of(console.text(page + cursor_of(text))) == [60, 50, 40, 30, 20]
 
 
 def test_values_are_shown_as_json_text_or_hex_and_escaped(

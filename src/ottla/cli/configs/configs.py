@@ -153,10 +153,7 @@ def _missing(admin: KafkaAdminClient, entity: Entity, removed: set[str]) -> set[
 
 
 def _is_own(entry: ConfigEntry, entity: Entity) -> bool:
-    if entity.kind.own is None:
-        return True
-    own = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG if entity.name == DEFAULT else entity.kind.own
-    return entry.source == own
+    return entity.kind.prints_all or entry.is_modified
 
 
 def _describe(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.cli.framework.options import Option
-from ottla.client.admin.configs import ConfigResourceType, ConfigSource
+from ottla.client.admin.configs import ConfigResourceType
 from ottla.errors import ConfigurationError
 
 DEFAULT: Final = ""
@@ -24,10 +24,8 @@ class Kind(NamedTuple):
     """The kind's entity type in quotas (KIP-546)."""
     has_default: bool = False
     is_numbered: bool = False
-    own: ConfigSource | None = None
-    """The source of configs that are set on the entity itself. Without --all only these are printed. None: all configs
-    are printed.
-    """
+    prints_all: bool = False
+    """Whether all configs are printed; otherwise without --all only those that are set on the entity itself."""
 
     @property
     def singular(self) -> str:
@@ -43,17 +41,11 @@ class Kind(NamedTuple):
 KINDS: Final[dict[str, Kind]] = {
     kind.name: kind
     for kind in (
-        Kind("topics", ConfigResourceType.TOPIC, own=ConfigSource.DYNAMIC_TOPIC_CONFIG),
-        Kind(
-            "brokers",
-            ConfigResourceType.BROKER,
-            has_default=True,
-            is_numbered=True,
-            own=ConfigSource.DYNAMIC_BROKER_CONFIG,
-        ),
-        Kind("broker-loggers", ConfigResourceType.BROKER_LOGGER, is_numbered=True),
-        Kind("groups", ConfigResourceType.GROUP, own=ConfigSource.GROUP_CONFIG),
-        Kind("client-metrics", ConfigResourceType.CLIENT_METRICS, own=ConfigSource.CLIENT_METRICS_CONFIG),
+        Kind("topics", ConfigResourceType.TOPIC),
+        Kind("brokers", ConfigResourceType.BROKER, has_default=True, is_numbered=True),
+        Kind("broker-loggers", ConfigResourceType.BROKER_LOGGER, is_numbered=True, prints_all=True),
+        Kind("groups", ConfigResourceType.GROUP),
+        Kind("client-metrics", ConfigResourceType.CLIENT_METRICS),
         Kind("users", quota="user", has_default=True),
         Kind("clients", quota="client-id", has_default=True),
         Kind("ips", quota="ip", has_default=True),

@@ -84,7 +84,8 @@ class ConfigSynonym(NamedTuple):
 
 class ConfigEntry(NamedTuple):
     """A config of a resource. `source` is a `ConfigSource`; `config_type` is Kafka's number of the type (1 boolean, 2
-    string, 3 int…). The synonyms start with the value that applies.
+    string, 3 int…). The synonyms start with the value that applies. `own_source` is the source of the configs that are
+    set on the resource itself; None if it is unknown.
     """
 
     name: str
@@ -95,6 +96,7 @@ class ConfigEntry(NamedTuple):
     synonyms: tuple[ConfigSynonym, ...] = ()
     config_type: int = 0
     documentation: str | None = None
+    own_source: int | None = None
 
     @property
     def is_default(self) -> bool:
@@ -103,17 +105,26 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_modified(self) -> bool:
-        """Whether the value is none of the inherited ones: a default, the broker's configuration file, or the dynamic
-        default of all brokers.
+        """Whether the value is set on the resource itself, and not inherited, such as that of a topic from its broker,
+        or that of a broker from its configuration file or the default of all brokers.
         """
-        return self.source not in INHERITED
+        return self.source not in INHERITED if self.own_source is None else self.source == self.own_source
 
 
+OWN_SOURCES: Final[Mapping[int, ConfigSource]] = {
+    ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    ConfigResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ConfigResourceType.BROKER_LOGGER: ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+    ConfigResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS_CONFIG,
+    ConfigResourceType.GROUP: ConfigSource.GROUP_CONFIG,
+}
+"""The source of the configs that are set on a resource of each type."""
 INHERITED: Final = (
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
     ConfigSource.STATIC_BROKER_CONFIG,
     ConfigSource.DEFAULT_CONFIG,
 )
+"""The sources of inherited values, as far as they can be told without the resource."""
 FILTERS: Final[dict[str, Callable[[ConfigEntry], bool]]] = {
     "all": lambda entry: True,
     "modified": lambda entry: entry.is_modified,
@@ -156,7 +167,7 @@ class ConfigsAdmin(AdminDriver):
             ),
             lambda response, *_: {
                 ConfigResource(r.resource_type, r.resource_name): _failure(r)
-                or {e.name: e for e in map(_entry, r.configs) if is_included(e)}
+                or {e.name: e for e in _entries(r) if is_included(e)}
                 for r in response.results
             },
             _to_own_brokers,
@@ -282,7 +293,19 @@ def _to_describe(resource: ConfigResource) -> describe.DescribeConfigsResource:
     )
 
 
-def _entry(c: describe.DescribeConfigsResourceResult) -> ConfigEntry:
+def own_source(resource_type: int, name: str) -> ConfigSource | None:
+    """Return the source of the configs that are set on a resource itself; None for an unknown type."""
+    if resource_type == ConfigResourceType.BROKER and not name:
+        return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return OWN_SOURCES.get(resource_type)
+
+
+def _entries(result: describe.DescribeConfigsResult) -> list[ConfigEntry]:
+    own = own_source(result.resource_type, result.resource_name)
+    return [_entry(c, own) for c in result.configs]
+
+
+def _entry(c: describe.DescribeConfigsResourceResult, own: ConfigSource | None) -> ConfigEntry:
     return ConfigEntry(
         c.name,
         c.value,
@@ -292,6 +315,7 @@ def _entry(c: describe.DescribeConfigsResourceResult) -> ConfigEntry:
         tuple(ConfigSynonym(s.name, s.value, s.source) for s in c.synonyms),
         c.config_type,
         c.documentation,
+        own if c.config_source >= 0 else None,  # brokers before 1.1 do not name sources
     )
 
 

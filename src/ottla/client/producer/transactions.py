@@ -271,8 +271,8 @@ class Transactions:
             return True
         self._unregistered.add(tp)
         if self._announcing is None:
-            self._announcing = asyncio.get_running_loop().create_task(self._add_partitions())
-            self._announcing.add_done_callback(self._partitions_added)
+            self._announcing = asyncio.get_running_loop().create_task(self._announce())
+            self._announcing.add_done_callback(self._announced)
         return False
 
     def batch_failed(self, error: KafkaError) -> None:
@@ -347,6 +347,19 @@ class Transactions:
                     deadline, f"transactional.id {self.id}: the coordinator is unreachable", error
                 )
 
+    async def _announce(self) -> None:
+        """Add the new partitions to the transaction. After an unexpected error, the sender tries again, but not before
+        the backoff.
+        """
+        try:
+            await self._add_partitions()
+        except KafkaError as error:
+            self._unregistered.clear()
+            self.failed(error)
+        except Exception:  # a bug must be logged, not block every record
+            log.exception("transactional.id %s: could not add partitions to the transaction; retrying", self.id)
+            await asyncio.sleep(self._retry_backoff)
+
     async def _add_partitions(self) -> None:
         while self._unregistered:
             partitions = frozenset(self._unregistered)
@@ -364,16 +377,8 @@ class Transactions:
             self._unregistered -= partitions
             self._wake()
 
-    def _partitions_added(self, done: asyncio.Task[None]) -> None:
+    def _announced(self, _: asyncio.Task[None]) -> None:
         self._announcing = None
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, KafkaError):
-            self._unregistered.clear()
-            self.failed(error)
-        elif error is not None:
-            log.error(
-                "transactional.id %s: could not add partitions to the transaction; retrying", self.id, exc_info=error
-            )
         self._wake()
 
     async def _send(self, coordinator: Coordinator, request: Request[R], deadline: float) -> R:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ottla import errors
-from ottla.client.admin.configs import ConfigEntry
+from ottla.client.admin.configs import OWN_SOURCES, TOPIC, ConfigEntry
 from ottla.client.admin.driver import (
     AdminCall,
     AdminDriver,
@@ -291,7 +291,10 @@ def _created(topic: create.CreatableTopicResult) -> CreatedTopic:
     configs = None
     if topic.configs is not None and not topic.topic_config_error_code:
         configs = {
-            c.name: ConfigEntry(c.name, c.value, c.read_only, c.config_source, c.is_sensitive) for c in topic.configs
+            c.name: ConfigEntry(
+                c.name, c.value, c.read_only, c.config_source, c.is_sensitive, own_source=OWN_SOURCES[TOPIC]
+            )
+            for c in topic.configs
         }
     return CreatedTopic(topic.name, topic.topic_id, topic.num_partitions, topic.replication_factor, configs)
 
