@@ -216,7 +216,7 @@ class Simulation:
 
     def _violate(self, promise: str, what: Sequence[str]) -> None:
         for one in what[:SHOWN]:
-            self.world.timeline.note("checker", f"VIOLATION {promise}: {one}")
+            self.world.timeline.note("checker", f"VIOLATION {promise}: {one}", is_violation=True)
             self.violations.append(f"{promise}: {one}")
 
     async def _until_violation(self) -> None:

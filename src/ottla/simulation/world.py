@@ -34,7 +34,7 @@ ZOOKEEPER: Final = "zookeeper"
 SQLITE: Final = "sqlite"
 """The metadata stores: ZooKeeper for a cluster, and the embedded one for a node of several brokers."""
 MAX_EVENTS: Final = 100_000
-"""Maximum number of lines that the timeline stores."""
+"""Maximum number of lines that the timeline stores, apart from violations."""
 
 
 class Timeline(logging.Handler):
@@ -55,12 +55,12 @@ class Timeline(logging.Handler):
             text += f": {record.exc_info[1]!r}"
         self.note("-" if process is None else process.name, f"{record.levelname} {text}")
 
-    def note(self, process: str, text: str) -> str:
-        """Add a line, unless there are MAX_EVENTS. Return its text without the name of the run's directory, which
-        differs from run to run.
+    def note(self, process: str, text: str, *, is_violation: bool = False) -> str:
+        """Add a line, unless there are MAX_EVENTS and it is no violation. Return its text without the name of the run's
+        directory, which differs from run to run.
         """
         text = text.replace(self._directory, "")
-        if len(self.lines) < MAX_EVENTS:
+        if is_violation or len(self.lines) < MAX_EVENTS:
             self.lines.append(f"{self._loop.time():10.4f} {process:12} {text}")
         return text
 

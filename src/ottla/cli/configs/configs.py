@@ -158,13 +158,13 @@ def _is_own(entry: ConfigEntry, entity: Entity) -> bool:
 
 def _describe(
     admin: KafkaAdminClient, targets: list[Entity], args: argparse.Namespace, output: Output
-) -> list[dict[str, Any]] | None:
+) -> list[dict[str, Any]]:
     target = targets[0]
     assert target.kind.resource is not None, "users have quotas"
     existing = _existing(admin, target)
     if target.name and existing is not None and target.name not in existing and not args.all:
-        print(f"The {target.kind.singular} '{target.name}' doesn't exist and doesn't have dynamic config.")
-        return None
+        output.text(f"The {target.kind.singular} '{target.name}' doesn't exist and doesn't have dynamic config.")
+        return []
     names = (existing or []) if target.name is None else [target.name]
     resources = [ConfigResource(target.kind.resource, name) for name in names]
     configs = admin.describe_configs(resources, include_synonyms=True) if resources else {}

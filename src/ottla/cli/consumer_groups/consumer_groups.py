@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from ottla.cli.consumer_groups import delete_offsets, descriptions, reset_offsets
 from ottla.cli.consumer_groups.reset_offsets import TIMEOUT_MS
 from ottla.cli.consumer_groups.reset_plan import scope
 from ottla.cli.framework.admin_command import AdminCommand
-from ottla.cli.framework.command import Action, CommandFailedError
+from ottla.cli.framework.command import Action, CommandFailedError, CommandParser
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
 from ottla.cli.framework.output import Output, aligned, widest
@@ -140,14 +141,17 @@ class _ValidateRegex(argparse.Action):
             parser.error("--validate-regex requires google-re2: pip install google-re2")
         settings = re2.Options()
         settings.log_errors = False
+        reason = None
         try:
             re2.compile(values, settings)
         except re2.error as error:
             reason = error.args[0]
             reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
-            print(f"The regular expression `{values}` is invalid: {reason}.")
+        if isinstance(parser, CommandParser) and JSON.names[0] in parser.arguments:
+            print(json.dumps({"regex": values, "valid": reason is None, "error": reason}))
         else:
-            print(f"The regular expression `{values}` is valid.")
+            text = "valid" if reason is None else f"invalid: {reason}"
+            print(f"The regular expression `{values}` is {text}.")
         parser.exit()
 
 

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     writing = {**options, "acks": args.producer_acks, "linger.ms": 0, "enable.idempotence": False}
     with KafkaConsumer(reading) as consumer:
         if args.topic not in consumer.topics():
-            _create(options, args.topic)
+            _create(options, args)
         consumer.assign([TopicPartition(args.topic, p.partition) for p in consumer.partitions_for(args.topic)])
         consumer.seek_to_end()
         for tp in consumer.assignment():
@@ -52,10 +52,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _create(options: dict[str, Any], topic: str) -> None:
-    print(f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1')
+def _create(options: dict[str, Any], args: argparse.Namespace) -> None:
+    if not args.json:
+        print(f'Topic "{args.topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1')
     with KafkaAdminClient(options) as admin:
-        admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
+        admin.create_topics([NewTopic(args.topic, 1, 1)], wait_for_metadata=True)
 
 
 def _measure(producer: KafkaProducer, consumer: KafkaConsumer, args: argparse.Namespace) -> list[int]:
@@ -92,9 +93,7 @@ def _random(length: int) -> bytes:
 def _report(latencies: list[int], args: argparse.Namespace) -> None:
     average = sum(latencies) / len(latencies) / 1e6
     ordered = sorted(latencies)
-    by_share = {
-        name: ordered[int(len(ordered) * share)] for name, share in (("50", 0.5), ("99", 0.99), ("99.9", 0.999))
-    }
+    by_share = {name: ordered[int(len(ordered) * share)] for name, share in SHARES.items()}
     if args.json:
         percentiles = {f"p{name}_ms": ns / 1e6 for name, ns in by_share.items()}
         print(json.dumps({"records": len(latencies), "average_ms": average, **percentiles}))

@@ -18,7 +18,7 @@ from ottla.cli.perf.consumer_perf_test import TIMEOUT_MS as IDLE_MS
 from ottla.cli.perf.consumer_report import MIB
 from ottla.cli.perf.deprecated import use_new_name
 from ottla.cli.perf.java_dates import DateFormat
-from ottla.cli.perf.java_format import decimal, metric_lines, ratio
+from ottla.cli.perf.java_format import decimal, metric_lines, metrics_as_json, ratio
 from ottla.client.consumer.share.share_consumer import KafkaShareConsumer
 from ottla.clock import now_ms
 
@@ -68,6 +68,9 @@ def run(args: argparse.Namespace) -> int:
         if args.show_detailed_stats and not args.json:
             _report_intervals(members, totals, args, dates)
         metrics = [member.result() for member in members]
+    if args.json:
+        _report_as_json(args, totals, begin, metrics)
+        return 0
     _report(args, totals, begin, dates)
     if args.print_metrics:
         print("\n".join(line for each in metrics for line in metric_lines(each)))
@@ -115,14 +118,23 @@ def _report_intervals(members: list[Any], totals: Totals, args: argparse.Namespa
         at, records, size = now, new_records, new_size
 
 
+def _report_as_json(args: argparse.Namespace, totals: Totals, begin: int, metrics: list[dict[Any, Any]]) -> None:
+    end = totals.last
+    fields: dict[str, Any] = {
+        "start_time_ms": begin,
+        "end_time_ms": end,
+        "records": totals.records,
+        "bytes": totals.size,
+        "records_per_second": totals.records / (end - begin) * 1000 if end != begin else None,
+    }
+    if args.print_metrics:
+        fields["metrics"] = [metrics_as_json(each) for each in metrics]
+    print(json.dumps(fields))
+
+
 def _report(args: argparse.Namespace, totals: Totals, begin: int, dates: DateFormat) -> None:
     end = totals.last
     seconds = (end - begin) / 1000
-    if args.json:
-        fields = {"start_time_ms": begin, "end_time_ms": end, "records": totals.records, "bytes": totals.size}
-        rate = totals.records / seconds if seconds else None
-        print(json.dumps({**fields, "records_per_second": rate}))
-        return
     if not totals.is_complete:
         print(
             f"WARNING: Exiting before consuming the expected number of records: timeout ({args.timeout} ms) exceeded. "

@@ -53,6 +53,8 @@ class _Load:
         self._sent = 0
         self._acked = 0
         """The number of acknowledged records."""
+        self._lock = threading.Lock()
+        """Guards `_acked`, which two threads increase."""
         self._start = time.monotonic()
         self._stopped = threading.Event()
         self._closing = threading.Thread(target=self._close, daemon=True)
@@ -116,7 +118,8 @@ class _Load:
         or the result has arrived already.
         """
         if metadata is not None:
-            self._acked += 1
+            with self._lock:
+                self._acked += 1
             position = {"offset": metadata.offset, "topic": metadata.topic, "partition": metadata.partition}
             self._events.report("producer_send_success", key=key, value=value, **position)
         elif error is not None:

@@ -53,6 +53,8 @@ def _interactive(zk: ZkClient) -> int:
 def _run(zk: ZkClient, words: list[str]) -> bool:
     """Run one command. Return whether it succeeded."""
     name, *arguments = words
+    if name == "quit":
+        return True
     action = ACTIONS.get(name)
     if action is None or not arguments or not arguments[0].startswith("/"):
         print(f"{' '.join(words)}: expected one of {USAGE}", file=sys.stderr)

@@ -175,7 +175,6 @@ class RecreatedTopic(TopicWorkload):
     """A topic that is deleted and created again: the new topic must have none of the old records."""
 
     TOPIC = "recreated"
-    exists = True
 
     async def change(self) -> None:
         if self.rng.random() < 0.5:
