@@ -4,8 +4,9 @@ The format is therefore available wherever Ottla is installed, even if `ottla.sp
 declarative pipelines, Spark Connect servers, and existing jobs of spark-submit. `register` adds filter pushdown, which
 has to be enabled in a session.
 
-Spark imports this module at the start of each session and query, and an error here would hide all other Python data
-sources. Other modules are therefore imported only when the format is used, which is when missing packages are reported.
+Spark imports this module when an application first looks up a data source, and in processes that plan a query of this
+format. An error during the lookup would hide all other Python data sources. Other modules are therefore imported only
+when the format is used, which is when missing packages are reported.
 """
 
 from collections.abc import MutableMapping

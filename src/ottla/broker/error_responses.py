@@ -94,7 +94,7 @@ def _identity(source: Any, name: str, is_first: bool) -> dict[str, Any]:
 
 
 def _has_errors(field: Field, version: int) -> bool:
-    """Return whether the field is an array whose items, or the items within them, have an error code."""
+    """Return whether the structures in the field, such as items of an array, or those in them have an error code."""
     fields: tuple[Field, ...] = getattr(field.element, "FIELDS", ())
     return any(f.in_version(version) and (f.name in ERROR_CODES or _has_errors(f, version)) for f in fields)
 

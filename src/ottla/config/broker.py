@@ -613,7 +613,8 @@ class BrokerConfig(
     log_flush_interval_ms = Option[int | None](
         None,
         nullable(integer(0)),
-        "Maximum time in milliseconds that a record stays unflushed; by default log.flush.scheduler.interval.ms.",
+        "Age in milliseconds at which unflushed records are flushed. It is checked every "
+        "log.flush.scheduler.interval.ms, which is also the default.",
     )
     log_flush_scheduler_interval_ms = Option(
         MAX_LONG, integer(1), "Interval in milliseconds between checks for unflushed records."
@@ -664,7 +665,12 @@ class BrokerConfig(
         "Down-convert batches for consumers that only read older message formats; otherwise they get "
         "UNSUPPORTED_VERSION.",
     )
-    log_preallocate = Option(False, boolean, "Preallocate the file of a new segment.")
+    log_preallocate = Option(
+        False,
+        boolean,
+        "Whether the file of a new segment is allocated at its full size; the unused rest is released when the segment "
+        "is closed or idle.",
+    )
     replica_lag_time_max_ms = Option(
         30000, integer(1), "Time in milliseconds after which a follower that has not caught up leaves the ISR."
     )
@@ -690,7 +696,9 @@ class BrokerConfig(
     replica_fetch_backoff_ms = Option(
         1000, integer(0), "Time in milliseconds before a follower fetches a failed partition again."
     )
-    replica_socket_timeout_ms = Option(30000, integer(1), "Timeout in milliseconds of a follower's requests.")
+    replica_socket_timeout_ms = Option(
+        30000, integer(1), "Timeout in milliseconds of a follower's requests to the leader."
+    )
     num_replica_fetchers = Option(1, integer(1), "Number of connections to each leader over which followers fetch.")
     replica_selector_class = Option[str | None](
         None,
@@ -793,7 +801,9 @@ class BrokerConfig(
         60000, integer(30000, 3600000), "Maximum share.record.lock.duration.ms of a group."
     )
     group_share_delivery_count_limit = Option(
-        5, integer(2, 10), "Maximum number of deliveries of a record to a share group."
+        5,
+        integer(2, 10),
+        "Maximum number of deliveries of a record to a share group whose share.delivery.count.limit is not set.",
     )
     group_share_min_delivery_count_limit = Option(2, integer(2, 5), "Minimum share.delivery.count.limit of a group.")
     group_share_max_delivery_count_limit = Option(10, integer(5, 25), "Maximum share.delivery.count.limit of a group.")

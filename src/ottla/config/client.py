@@ -208,7 +208,10 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
     )
     sasl_jaas_config: Option[Jaas | None] = Option(
-        None, nullable(login), "JAAS line with user and password, or with the parameters of OAUTHBEARER."
+        None,
+        nullable(login),
+        'JAAS line with user and password, such as `…PlainLoginModule required username="a" password="b";`, or with '
+        "the parameters of OAUTHBEARER.",
     )
     sasl_oauth_token_provider: Final = Option[Any](
         None,
@@ -227,7 +230,10 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     metrics_num_samples: Final = Option(2, integer(1), "Number of windows over which metrics are computed.")
     metrics_sample_window_ms: Final = Option(30_000, integer(0), "Length of a metrics window in milliseconds.")
     metrics_recording_level: Final = Option(
-        "INFO", one_of("INFO", "DEBUG", "TRACE"), "Level of detail of metrics: INFO, DEBUG or TRACE."
+        "INFO",
+        one_of("INFO", "DEBUG", "TRACE"),
+        "Most detailed level of metrics that are recorded: INFO, DEBUG or TRACE. The metrics of the clients are all "
+        "INFO, so that DEBUG and TRACE add none.",
     )
 
     @classmethod

@@ -113,7 +113,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     session_timeout_ms: Final = Option(
         45_000,
         integer(1),
-        "Time in milliseconds without a heartbeat after which the broker removes the member from the group.",
+        "Time in milliseconds without a heartbeat after which the broker removes the member from a classic group.",
     )
     heartbeat_interval_ms: Final = Option(
         3000,

@@ -89,7 +89,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
         None, anything, "Serde of the items of values, for the List serializer."
     )
     acks: Final = Option(
-        -1, acks, "Acknowledgements to wait for: 0 (none), 1 (the leader) or all (every in-sync replica)."
+        -1, acks, "Acknowledgements to wait for: 0 (none), 1 (the leader), or all or -1 (every in-sync replica)."
     )
     enable_idempotence: Final = Option(
         True,

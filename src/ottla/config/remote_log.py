@@ -94,13 +94,13 @@ class RemoteLogConfig(
     rsm_config_cache_bytes = Option(
         128 * 1024 * 1024,
         integer(0),
-        "Size in bytes of the cache of ranges that were read from remote storage, in the broker's memory.",
+        "Maximum size in bytes of the cache of ranges that were read from remote storage, in the broker's memory.",
     )
     remote_log_index_file_cache_total_size_bytes = Option(
         64 * 1024 * 1024,
         integer(1),
-        "Size in bytes of the cache of indexes that were read from remote storage, in the broker's memory. Kafka's "
-        "default is 1 GiB, on disk.",
+        "Maximum size in bytes of the cache of indexes that were read from remote storage, in the broker's memory. "
+        "Kafka's default is 1 GiB, on disk.",
     )
     remote_log_manager_task_interval_ms = Option(
         30_000,
@@ -146,7 +146,9 @@ class RemoteLogConfig(
         "Maximum time in milliseconds that ListOffsets, from clients that send no timeout, waits for remote storage.",
     )
     remote_log_metadata_topic_num_partitions = Option(
-        50, integer(1), "Number of partitions of the topic __remote_log_metadata; it cannot be changed later."
+        50,
+        integer(1),
+        "Number of partitions with which the topic __remote_log_metadata is created; later changes have no effect.",
     )
     remote_log_metadata_topic_replication_factor = Option(
         3, integer(1), "Replication factor of the topic __remote_log_metadata; a standalone broker has one replica."

@@ -50,7 +50,8 @@ class SslConfig(Config, no_effect=NO_EFFECT):
     ssl_keystore_type: Final = Option(
         "JKS",
         one_of(*STORES),
-        "Type of the key store: PEM, JKS or PKCS12. It is detected for files; PEM text needs PEM.",
+        "Type of the key store: PEM, JKS or PKCS12. Files are recognized by their content; ssl.keystore.key and "
+        "ssl.keystore.certificate.chain require PEM.",
     )
     ssl_keystore_key: Final = Option(
         None, nullable(text), "Private key as PEM text (PKCS#8), instead of a key store file."
@@ -70,7 +71,7 @@ class SslConfig(Config, no_effect=NO_EFFECT):
         PROTOCOLS, words(*PROTOCOLS), "Enabled TLS versions, TLSv1.2 and TLSv1.3, separated by commas."
     )
     ssl_protocol: Final = Option(
-        "TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest TLS version to use: TLSv1.2, TLSv1.3 or TLS (the same)."
+        "TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest TLS version to use: TLSv1.2 or TLSv1.3; TLS means TLSv1.3."
     )
     ssl_cipher_suites: Option[tuple[str, ...]] = Option(
         (), words(), "Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults."

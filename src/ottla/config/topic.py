@@ -153,7 +153,12 @@ class TopicConfig(TableConfig, subject="topic"):
     flush_messages = Option(
         LONG_MAX, integer(1, LONG_MAX), "Number of records after which the log is flushed with fsync."
     )
-    flush_ms = Option(LONG_MAX, long_, "Maximum time in milliseconds that a record stays unflushed.")
+    flush_ms = Option(
+        LONG_MAX,
+        long_,
+        "Age in milliseconds at which unflushed records are flushed. It is checked every "
+        "log.flush.scheduler.interval.ms of the broker.",
+    )
     follower_replication_throttled_replicas = Option(
         "", text, "Followers whose replication is throttled, as partition:broker pairs separated by commas, or *."
     )
@@ -218,7 +223,8 @@ class TopicConfig(TableConfig, subject="topic"):
     preallocate = Option(
         False,
         boolean,
-        "Preallocate the file of a new segment; the rest is released when the segment is closed or idle.",
+        "Whether the file of a new segment is allocated at its full size; the unused rest is released when the segment "
+        "is closed or idle.",
     )
     remote_log_copy_disable = Option(
         False,

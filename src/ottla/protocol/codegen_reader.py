@@ -13,8 +13,9 @@ MAX_TAGS = 1000
 
 
 def minimum_size(item: Any, version: int, flexible: bool) -> int:
-    """Return the smallest size in bytes of a value (a Field or a Struct class): it bounds the memory for an array of
-    them.
+    """Return the minimum encoded size in bytes of a value of `item`, a Field or a Struct class.
+
+    The count of an array is checked against it before memory is allocated for the items.
     """
     if isinstance(item, Field):
         if item.kind in FIXED:

@@ -1,6 +1,6 @@
 """Reading one segment in remote storage: batches by offset, offsets by time, aborted transactions.
 
-Positions are looked up in the segment's indexes, as on disk. Indexes are read as a whole, the log file by chunks.
+Positions are looked up in the segment's indexes, as on disk. Indexes are read as a whole, the log file in chunks.
 """
 
 from __future__ import annotations

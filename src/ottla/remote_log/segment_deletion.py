@@ -58,8 +58,9 @@ class SegmentDeleter:
         if len(self._abandoned) > MAX_ABANDONED:
             forgotten = self._abandoned.pop(next(iter(self._abandoned)))
             log.warning(
-                "Too many unfinished copies: objects of the copy %s may be left in remote storage; delete them there "
-                "by hand",
+                "More than %d unfinished copies wait to be deleted; forgetting the oldest, %s. Its objects may remain "
+                "in remote storage: delete them by hand if the segment is not in __remote_log_metadata",
+                MAX_ABANDONED,
                 object_name(forgotten, RemoteFile.LOG),
             )
 

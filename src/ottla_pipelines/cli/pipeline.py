@@ -241,7 +241,12 @@ COMMAND = Command(
             init,
             options=(
                 Option("name NAME", "name of the project and of its directory", Path),
-                Option("--template page-visits|empty", "template of the project", default="empty"),
+                Option(
+                    "--template page-visits|empty",
+                    "content of the project: page-visits, the analysis of a web server's log, with sample data for "
+                    "`run --demo`, or empty, a topic that is copied to a table",
+                    default="empty",
+                ),
             ),
         ),
         Action(

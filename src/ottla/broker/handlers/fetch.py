@@ -86,7 +86,7 @@ class Budget:
         """Whether nothing has been read yet. The first batch may exceed all limits."""
 
     def use(self, data: PartitionData) -> None:
-        """Count the bytes that were read of a partition."""
+        """Deduct the bytes that were read from a partition."""
         if data.records is not None and data.records.nbytes:
             self.is_empty = False
             self.left = max(0, self.left - data.records.nbytes)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.cluster.store.zk_client import ZkClient
 
 ZOOKEEPER_MS = 15_000
-"""Timeout in milliseconds for connecting to ZooKeeper, and of the session, within which each call has a result."""
+"""Timeout of connections and sessions of ZooKeeper, in milliseconds. A call without a response in this time fails."""
 SERIALIZATION = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
 """Client configs that select serializers and deserializers."""
 
@@ -59,7 +59,7 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
     )
     profile = Option(
         "--profile NAME",
-        "profile in ~/.config/ottla/config.toml, or in the file in OTTLA_CONFIG, that contains the connection "
+        "profile in ~/.config/ottla/config.toml, or in the file that OTTLA_CONFIG names, that contains the connection "
         "(default: OTTLA_PROFILE, then `default` in the file)",
     )
     return _Connection(*servers, required=required), file, profile

@@ -38,6 +38,10 @@ COMMAND = Command(
     options=(
         Option("archive FILE.zip", "path of the archive to write", Path),
         Repeatable("--without PACKAGE", "package to leave out, because the executors already have it"),
-        Repeatable("--with PACKAGE", "further installed package that the job needs", dest="more"),
+        Repeatable(
+            "--with PACKAGE",
+            "further installed package that the job needs, which is added with its dependencies",
+            dest="more",
+        ),
     ),
 )

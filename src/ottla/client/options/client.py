@@ -40,7 +40,9 @@ class ClientOptions(TypedDict, total=False):
     ssl_keystore_password: str | None
     """Password of the key store; PEM files have none."""
     ssl_keystore_type: str
-    """Type of the key store: PEM, JKS or PKCS12. It is detected for files; PEM text needs PEM."""
+    """Type of the key store: PEM, JKS or PKCS12. Files are recognized by their content; ssl.keystore.key and
+    ssl.keystore.certificate.chain require PEM.
+    """
     ssl_keystore_key: str | None
     """Private key as PEM text (PKCS#8), instead of a key store file."""
     ssl_keystore_certificate_chain: str | None
@@ -52,7 +54,7 @@ class ClientOptions(TypedDict, total=False):
     ssl_enabled_protocols: str | Sequence[str]
     """Enabled TLS versions, TLSv1.2 and TLSv1.3, separated by commas."""
     ssl_protocol: str
-    """The newest TLS version to use: TLSv1.2, TLSv1.3 or TLS (the same)."""
+    """The newest TLS version to use: TLSv1.2 or TLSv1.3; TLS means TLSv1.3."""
     ssl_cipher_suites: str | Sequence[str]
     """Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults."""
     ssl_context: Any
@@ -116,7 +118,9 @@ class ClientOptions(TypedDict, total=False):
     sasl_mechanism: str
     """SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
     sasl_jaas_config: str | None
-    """JAAS line with user and password, or with the parameters of OAUTHBEARER."""
+    """JAAS line with user and password, such as `…PlainLoginModule required username="a" password="b";`, or with the
+    parameters of OAUTHBEARER.
+    """
     sasl_oauth_token_provider: Any
     """Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token()."""
     sasl_plain_username: str | None
@@ -134,4 +138,6 @@ class ClientOptions(TypedDict, total=False):
     metrics_sample_window_ms: int
     """Length of a metrics window in milliseconds."""
     metrics_recording_level: str
-    """Level of detail of metrics: INFO, DEBUG or TRACE."""
+    """Most detailed level of metrics that are recorded: INFO, DEBUG or TRACE. The metrics of the clients are all INFO,
+    so that DEBUG and TRACE add none.
+    """

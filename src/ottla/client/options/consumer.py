@@ -44,7 +44,7 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_interval_ms: int
     """Maximum time in milliseconds between calls of poll(); a slower member leaves the group."""
     session_timeout_ms: int
-    """Time in milliseconds without a heartbeat after which the broker removes the member from the group."""
+    """Time in milliseconds without a heartbeat after which the broker removes the member from a classic group."""
     heartbeat_interval_ms: int
     """Interval in milliseconds between heartbeats; at most a third of session.timeout.ms is recommended."""
     partition_assignment_strategy: str | Sequence[Any]

@@ -26,7 +26,7 @@ class ProducerOptions(ClientOptions, total=False):
     default_list_value_serde_inner: Any
     """Serde of the items of values, for the List serializer."""
     acks: int | Literal["all"]
-    """Acknowledgements to wait for: 0 (none), 1 (the leader) or all (every in-sync replica)."""
+    """Acknowledgements to wait for: 0 (none), 1 (the leader), or all or -1 (every in-sync replica)."""
     enable_idempotence: bool
     """Prevent duplicates and reordering when batches are retried. Requires acks=all, retries above 0, and
     max.in.flight.requests.per.connection of at most 5.

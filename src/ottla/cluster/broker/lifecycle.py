@@ -219,7 +219,7 @@ class BrokerLifecycle:
             try:
                 return await self._report(partitions)
             except (MetadataStoreError, NotControllerError) as error:
-                log.warning("Cannot report offline replicas to the controller; retrying: %s", error)
+                log.warning("Cannot report %d offline replicas to the controller; retrying: %s", len(partitions), error)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _report(self, partitions: Collection[TopicPartition]) -> None:

@@ -99,7 +99,7 @@ class Session(NamedTuple):
 
 
 class ZooKeeperMetadataStore:
-    """A `MetadataStore` below the chroot of a connect string. Not thread-safe: event loop only."""
+    """A `MetadataStore` in ZooKeeper, below the chroot of the connect string. Not thread-safe: event loop only."""
 
     def __init__(
         self,

@@ -79,8 +79,8 @@ def init_producer(
 
 
 def _owns_producer_id(expected: Producer, current: Transaction) -> bool:
-    """Return whether the producer id of a producer that continues is the current or the previous one of the
-    transactional id.
+    """Return whether the expected producer id belongs to the transactional id: it is the current one, or the previous
+    one with an exhausted epoch. Any id is accepted if the transactional id is new.
     """
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected.id == current.producer_id:
         return True

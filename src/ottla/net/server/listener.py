@@ -206,7 +206,7 @@ class Listener:
         refusal = self._admission.enter(self.name, ip)
         if refusal is not None:
             self.counts.rejected += 1
-            log.warning("Rejected connection from %s: %s is reached", ip, refusal)
+            log.warning("Listener %s: closing a new connection from %s: %s is reached", self.name, ip, refusal)
             sock.close()
             return True
         sock.setblocking(False)

@@ -35,7 +35,8 @@ def write_archive(path: Path, without: Iterable[str] = (), more: Iterable[str] =
 
     Args:
         path: the file to write.
-        without: packages that the executors already have; dependencies that only they have are left out as well.
+        without: packages to leave out, because the executors already have them. Dependencies that no other package
+            needs are left out as well.
         more: further installed packages that the job needs.
 
     Raises:

@@ -376,7 +376,7 @@ class ConsumerMembership(Membership):
         log.debug("group %s: heartbeat failed: %s", self.group_id, error.name)
         self._beats.reset()
         if issubclass(error, FENCED):
-            log.info("group %s: this member was fenced; the next poll joins again: %s", self.group_id, error.name)
+            log.info("group %s: this member was fenced (%s); the next poll joins again", self.group_id, error.name)
             self.handle_error(error)
         elif issubclass(error, errors.FencedInstanceIdError):
             self._fail(fenced_instance(self.config.group_instance_id))

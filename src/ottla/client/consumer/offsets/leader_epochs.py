@@ -77,9 +77,10 @@ class LeaderEpochs:
             ends.update({tp: (epoch, None) for tp, epoch in epochs.items()})
             return
         except KafkaError as error:
-            log.debug("Cannot look up end offsets of leader epochs at node %d: %s", node, error)
             if not error.retriable:
                 raise
+            partitions = ", ".join(map(str, requested))
+            log.debug("Cannot look up the end offsets of leader epochs of %s at node %d: %s", partitions, node, error)
             return
         for topic in response.topics:
             for p in topic.partitions:
