@@ -74,7 +74,7 @@ class ChunkCache:
 
 
 class ChunkReader:
-    """Reads objects in remote storage, whole or in chunks, through caches. Its downloads are limited to `max_pending`."""
+    """Reads objects in remote storage, whole or in chunks, through caches. It limits pending downloads."""
 
     def __init__(
         self,
