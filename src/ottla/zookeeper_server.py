@@ -101,7 +101,7 @@ class ZooKeeperServer:
         config, logging = self.directory / "zoo.cfg", self.directory / "log4j2.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         logging.write_text(LOGGING)
-        command = [str(find_java().executable), *JVM, f"-Dlog4j2.configurationFile={logging}"]
+        command = [str(find_java(program="ZooKeeper").executable), *JVM, f"-Dlog4j2.configurationFile={logging}"]
         return [*command, "-cp", f"{_jars()}/*", MAIN, str(config)]
 
     def responds(self) -> bool:

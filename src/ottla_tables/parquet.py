@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -105,6 +106,13 @@ class ParquetFile:
         self._stream.close()
         return WrittenFile(self.path, self._rows, self._stream.size, self._writer.writer.metadata, self.partition)
 
+    def abandon(self) -> WrittenFile:
+        """Close the stream of a file that will be deleted, and return the incomplete file. An OSError is ignored."""
+        self._writer.is_open = False  # or its finalizer would write the footer
+        with suppress(OSError):  # such as a full disk, which may be why the file is deleted
+            self._stream.close()
+        return WrittenFile(self.path, self._rows, self._stream.size, None, self.partition)
+
 
 class FileWriter:
     """Writes rows to new files of a table: one per combination of values of the partition columns. Another file begins
@@ -142,7 +150,8 @@ class FileWriter:
         return ParquetFile(path, stream, self._schema, values)
 
     def _close(self, values: tuple[Any, ...]) -> None:
-        self._written.append(self._open.pop(values).close())
+        self._written.append(self._open[values].close())
+        del self._open[values]
 
     def close(self) -> list[WrittenFile]:
         """Complete all files, and return them."""
@@ -151,11 +160,12 @@ class FileWriter:
         return self._written
 
     def discard(self) -> None:
-        """Close the open files, and delete the complete ones. An OSError on closing is ignored."""
-        try:
-            self.close()
-        except OSError:
-            pass  # such as a full disk, which may be why they are deleted
+        """Delete all files, complete or not."""
+        for file in self._open.values():
+            incomplete = file.abandon()
+            with suppress(OSError):  # object stores may not have an incomplete file
+                self._table.discard([incomplete])
+        self._open.clear()
         self._table.discard(self._written)
 
 

@@ -54,6 +54,12 @@ def test_properties_blocks_are_valid_broker_configs(caplog: pytest.LogCaptureFix
     assert not caplog.records
 
 
+def test_spark_pages_find_the_java_that_the_extra_brings() -> None:
+    """`SparkSession.builder` needs a Java on the PATH."""
+    texts = {page: (PAGES / f"{page}.md").read_text() for page in OF_SPARK}
+    assert [page for page, text in texts.items() if "local_session" not in text or ".builder" in text] == []
+
+
 def test_how_to_pages_show_all_code_that_readers_need() -> None:
     assert [page.stem for page in PAGES.glob("*.md") if "<!-- setup" in page.read_text()] == []
 

@@ -49,6 +49,15 @@ QUESTIONS = {
     "sasl scram username password": "require-a-password",
     "retention time of messages": "change-how-long-records-stay",
     "pandas dataframe": "read-into-a-data-frame",
+    "kafka consumer read from beginning": "read-from-the-beginning",
+    "how to send json to kafka in python": "send-json",
+    "kafka exactly once python": "copy-exactly-once",
+    "kafka dead letter queue": "use-a-dead-letter-topic",
+    "kafka sasl scram python": "require-a-password",
+    "fastapi kafka producer": "produce-from-a-web-application",
+    "kafka consumer lag python": "measure-the-lag",
+    "run kafka without docker": "start-a-cluster-on-one-machine",
+    "how many partitions should a topic have": "add-partitions",
 }
 """Search terms from questions and issues about Kafka's Python clients → guide in docs/how-to."""
 TOP_RESULTS = 3

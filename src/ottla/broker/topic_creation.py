@@ -100,8 +100,8 @@ async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
 async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
     """Return an internal topic; create it if necessary.
 
-    Raises CoordinatorNotAvailableError if it cannot be created now, and LeaderNotAvailableError if it exists but this
-    broker has not received its metadata yet.
+    Raises CoordinatorNotAvailableError if it cannot be created now, or exists but this broker has not received its
+    metadata yet.
     """
     topic = broker.image.topics.get(name)
     if topic is not None:
@@ -113,9 +113,10 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
             # otherwise a single broker could never write to it
             options["min.insync.replicas"] = str(min(int(min_isr), factor))
     try:
-        return await create_anywhere(broker, plan(broker, name, count, factor, None, options))
-    except errors.TopicAlreadyExistsError:
-        return await _wait_for_topic(broker, name)  # another client has created it
+        try:
+            return await create_anywhere(broker, plan(broker, name, count, factor, None, options))
+        except errors.TopicAlreadyExistsError:
+            return await _wait_for_topic(broker, name)  # another client has created it
     except errors.KafkaError as error:
         log.warning("Cannot create the internal topic %s; the next request that needs it tries again: %s", name, error)
         raise errors.CoordinatorNotAvailableError(error.message) from error

@@ -1,1 +1,1 @@
-"""The command line: one module per command. The table of all commands is in `main`."""
+"""The command line: one module per command. The table of Ottla's own commands is in `main`."""

@@ -1,6 +1,6 @@
 """Start a broker, as kafka-server-start.sh does, or several brokers as one node.
 
-Without arguments it is a standalone broker on 127.0.0.1:9092 with its data in ./ottla-data. Stop it with Ctrl+C or
+Without arguments, it is a standalone broker on 127.0.0.1:9092 with its data in ./ottla-data. Stop it with Ctrl+C or
 SIGTERM.
 """
 
@@ -34,11 +34,13 @@ LOG_FORMATS = ("text", "json")
 REMOTE_THREADS = "ottla-remote"
 """The beginning of the names of the threads that access remote storage."""
 HANGING_SECONDS = 1.0
-"""Time in seconds for which a stopped broker waits until its threads of remote storage have ended."""
+"""Maximum time in seconds for which a stopped broker waits until its threads that access remote storage have ended."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the broker until SIGTERM, SIGINT or SIGHUP. Return 1 if it cannot start or fails."""
+    """Run the broker, or the brokers of a node, until SIGTERM, SIGINT or SIGHUP. Return 0 after a signal, or 1 if a
+    broker cannot start or fails.
+    """
     from ottla.broker.node import parent
     from ottla.config.broker import WITHOUT_FILE
 
@@ -129,9 +131,9 @@ def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: floa
 
 
 def _exit_if_threads_hang(code: int) -> None:
-    """End the process at once if threads still wait for remote storage that does not respond, because the interpreter
-    would wait for these threads. First wait for them for HANGING_SECONDS. The broker has already closed its logs. The
-    next leader of a partition deletes what the threads have uploaded.
+    """Wait for the threads that access remote storage, for HANGING_SECONDS in all. If some still wait for a response,
+    end the process, because the interpreter would wait for them. The broker has already closed its logs. The next
+    leader of a partition deletes segments whose upload was not finished.
     """
     threads = [thread for thread in threading.enumerate() if thread.name.startswith(REMOTE_THREADS)]
     for thread in threads:
@@ -150,13 +152,15 @@ def _log_options(args: argparse.Namespace) -> log_output.LogOptions:
 
 
 def _log_arguments(args: argparse.Namespace) -> list[str]:
-    """Return the log options as arguments for the broker processes of a node."""
+    """Return the log options as command line arguments for the broker processes of a node."""
     values = _log_options(args)._asdict()
     return [f"--log-{name.replace('_', '-')}={value}" for name, value in values.items() if value is not None]
 
 
 def _allow_files() -> None:
-    """Raise the limit of open files to its maximum, as a JVM does. The usual limit of 1,024 is too low for a broker."""
+    """Raise the soft limit of open files to the hard limit, as a JVM does. The usual soft limit of 1,024 is too low for
+    a broker.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -216,8 +220,12 @@ async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int
 COMMAND = Command(
     run=run,
     options=(
-        Option("properties server.properties", "properties file with broker configs", nargs="?"),
-        Repeatable("--override NAME=VALUE", "broker config that overrides the file"),
+        Option(
+            "properties server.properties",
+            "properties file with broker configs (default: a standalone broker on 127.0.0.1:9092)",
+            nargs="?",
+        ),
+        Repeatable("--override NAME=VALUE", "broker config that overrides the file and the environment"),
         Flag(
             "--environment",
             "also take configs from environment variables, which override the file, as in Kafka's container image: "
@@ -225,12 +233,12 @@ COMMAND = Command(
         ),
         Option(
             "--brokers N",
-            "number of brokers on this machine. Each is a process with its own directories and its own port "
-            "(consecutive numbers); 0: one per CPU core",
+            "number of brokers on this machine (default: ottla.brokers, or 1). Several brokers are processes with "
+            "separate directories and consecutive ports; 0: one per CPU core",
         ),
         Option(
             "--log-level",
-            "least severe level that is logged",
+            "least severe level that is logged: debug, info, warning or error",
             choices=LOG_LEVELS,
             default="info",
         ),
@@ -242,7 +250,7 @@ COMMAND = Command(
         ),
         Option(
             "--log-file FILE",
-            "log file, instead of stderr; it is reopened after logrotate has moved it. If there are several "
+            "log file, in place of standard error; it is reopened after logrotate has moved it. If there are several "
             "brokers, their ids are added to its name",
         ),
         Option(
@@ -251,6 +259,11 @@ COMMAND = Command(
             type=int,
             default=0,
         ),
-        Option("--log-file-count N", "number of rotated log files that are retained", type=int, default=10),
+        Option(
+            "--log-file-count N",
+            "number of rotated log files that are retained, with --log-file-bytes",
+            type=int,
+            default=10,
+        ),
     ),
 )

@@ -28,8 +28,8 @@ inter-broker and controller APIs, and newer ones.
 class ApiVersions(NamedTuple):
     """An API with the versions that a broker supports and the version that this client would use.
 
-    `min_version` and `max_version` are None if the broker does not support the API; `usable_version` is None if there
-    is none, and `unusable` then has the reason.
+    `min_version` and `max_version` are None if the broker does not support the API, `name` is None if the client does
+    not know it. If both know it, `usable_version` is the version to use, or None; `unusable` then has the reason.
     """
 
     api_key: int
@@ -51,8 +51,8 @@ class ApiVersions(NamedTuple):
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the API versions of all brokers. An unreachable broker is reported; the exit code is 0 even then, as with
-    Kafka's tool.
+    """Print the API versions of all brokers, and return them for JSON. An unreachable broker is reported; the exit code
+    is 0 even then, as with Kafka's tool.
     """
     document = []
     for node in admin.describe_cluster().nodes:
@@ -80,8 +80,8 @@ def _api_versions(admin: KafkaAdminClient, node: Node) -> list[ApiVersions]:
 
 
 def api_versions(supported: Mapping[int, VersionRange]) -> list[ApiVersions]:
-    """Return the APIs that a broker supports, and the APIs that clients know but the broker does not support, by
-    key.
+    """Return the APIs that a broker supports, and those that it lacks although clients of Kafka 4.3 know them, sorted
+    by key. `supported`: the versions by API key.
     """
     missing = {*BY_KEY, *NOT_DECLARED} - {*supported} - NOT_MISSED
     return sorted(

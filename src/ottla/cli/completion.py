@@ -18,7 +18,7 @@ SHELLS: Final = ("bash", "zsh")
 
 def run(args: argparse.Namespace) -> int:
     """Print the completion script of a shell for all commands. Commands whose packages are not installed are completed
-    without their options.
+    without their options. Raises CommandFailedError if shtab is not installed.
     """
     try:
         import shtab
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parser_of_all() -> CommandParser:
-    """Return a parser with a subparser for each command."""
+    """Return a parser with a subparser for each command, also for those of installed applications."""
     from ottla.cli import main
 
     parser = CommandParser(prog="ottla")

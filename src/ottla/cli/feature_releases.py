@@ -22,7 +22,7 @@ LATEST: Final = "4.3-IV0"
 
 
 class ReleasedFeature(NamedTuple):
-    """A feature other than `metadata.version`."""
+    """A feature other than `metadata.version`, as the releases of Apache Kafka set it."""
 
     level: int
     """The level that releases set. All levels below it exist as well; 0 means that the feature is off."""
@@ -43,9 +43,9 @@ FEATURES: Final[Mapping[str, ReleasedFeature]] = {
 
 
 def metadata_level(release: str) -> int:
-    """Return the level of `metadata.version` for a release (such as 4.0) or a metadata version (4.0-IV1).
+    """Return the level of `metadata.version` for a release (such as 4.0) or a metadata version (such as 4.0-IV1).
 
-    Raises ConfigurationError if it is unknown.
+    Raises ConfigurationError if the text is neither.
     """
     released = METADATA_VERSIONS[: METADATA_VERSIONS.index(LATEST) + 1]
     names = {version.partition("-")[0]: version for version in released}  # the last version of each release
@@ -57,7 +57,9 @@ def metadata_level(release: str) -> int:
 
 
 def levels_of(release: str) -> dict[str, int]:
-    """Return the levels of all features in a release. Raises ConfigurationError if it is unknown."""
+    """Return the levels of all features in a release or metadata version; 0 for a feature that is off. Raises
+    ConfigurationError if it is unknown.
+    """
     metadata = metadata_level(release)
     levels = {name: feature.level if metadata >= feature.since else 0 for name, feature in FEATURES.items()}
     return {METADATA: metadata, **levels}
@@ -78,7 +80,7 @@ def described(name: str, level: int) -> str:
 
 
 def dependencies(name: str, level: int) -> dict[str, int]:
-    """Return the levels of other features that a feature at this level requires."""
+    """Return the levels of other features that a feature at this level requires; none for an unknown feature."""
     feature = FEATURES.get(name)
     if feature is None or not level or not feature.required_metadata:
         return {}

@@ -1,4 +1,6 @@
-"""Describe, upgrade and downgrade the features of a cluster, as kafka-features.sh does."""
+"""Describe, upgrade, downgrade and disable the features of a cluster, as kafka-features.sh does. Also print those of
+releases of Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ PAST: Final = {UPGRADE: "upgraded to {}", DOWNGRADE: "downgraded to {}", DISABLE
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the supported levels and the finalized level of each feature."""
+    """Print the supported levels and the finalized level (0: none) of each feature, and return them for JSON."""
     features = admin.describe_features()
     epoch = "-" if features.finalized_epoch is None else str(features.finalized_epoch)
     rows = []
@@ -37,7 +39,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def update(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Set the levels of features. The exit code is 1 if one of them was not changed."""
+    """Set the levels of features; with --dry-run, only validate them. The exit code is 1 if one of them is rejected."""
     kind = UpgradeType.UPGRADE
     if args.action != UPGRADE:
         kind = UpgradeType.UNSAFE_DOWNGRADE if args.unsafe else UpgradeType.SAFE_DOWNGRADE
@@ -71,7 +73,7 @@ def _reason(name: str, error: KafkaError) -> str:
 
 
 def version_mapping(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, int]:
-    """Print the level of each feature in a release of Apache Kafka."""
+    """Print the level of each feature in the release of Apache Kafka in `--release-version`."""
     levels = feature_releases.levels_of(args.release_version)
     for name, level in levels.items():
         release = f" ({args.release_version})" if name == feature_releases.METADATA else ""
@@ -82,7 +84,7 @@ def version_mapping(admin: KafkaAdminClient, args: argparse.Namespace, output: O
 def feature_dependencies(
     admin: KafkaAdminClient, args: argparse.Namespace, output: Output
 ) -> dict[str, dict[str, int]]:
-    """Print which levels of other features each of these feature levels requires."""
+    """Print which levels of other features each feature level in `--feature` requires."""
     document = {}
     for text in args.feature:
         name, level = _feature(text)
@@ -119,7 +121,7 @@ def _feature(text: str) -> tuple[str, int]:
     return name.strip(), int(level)
 
 
-_DRY_RUN: Final = Flag("--dry-run", "only validate the change")
+_DRY_RUN: Final = Flag("--dry-run", "only validate the change, without making it")
 _FEATURE: Final = Repeatable("--feature NAME=LEVEL", "feature and its new level, such as transaction.version=2")
 _RELEASE: Final = Option(
     "--release-version VERSION", "set all features to their levels in a release of Apache Kafka, such as 4.2"
@@ -141,7 +143,12 @@ COMMAND = AdminCommand(
             DISABLE,
             "disable features: downgrade them to level 0",
             update,
-            options=(Repeatable("--feature NAME", "feature to disable"), _UNSAFE, _DRY_RUN, JSON),
+            options=(
+                Repeatable("--feature NAME", "feature to set to level 0, such as share.version"),
+                _UNSAFE,
+                _DRY_RUN,
+                JSON,
+            ),
         ),
         Action(
             "version-mapping",
@@ -149,7 +156,9 @@ COMMAND = AdminCommand(
             version_mapping,
             options=(
                 Option(
-                    "--release-version VERSION", "the release, such as 4.2 or 4.0-IV1", default=feature_releases.LATEST
+                    "--release-version VERSION",
+                    "the release or metadata version, such as 4.2 or 4.0-IV1",
+                    default=feature_releases.LATEST,
                 ),
                 JSON,
             ),

@@ -22,7 +22,9 @@ CHOICES: Final = ("all_topic_partitions", "topic", "path_to_json_file")
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Elect leaders. The exit code is 1 if the election of a partition fails."""
+    """Elect leaders of the selected partitions, and print the partitions with a new leader, those that already had the
+    right one, and the errors. The exit code is 1 if the election of a partition fails.
+    """
     partitions = _partitions(args)
     kind = ElectionType[args.election_type]
     errors: dict[Any, KafkaError] = {}
@@ -61,9 +63,9 @@ COMMAND = AdminCommand(
             required=True,
             choices=[kind.name for kind in ElectionType],
         ),
-        Flag("--all-topic-partitions", "all partitions"),
-        Option("--topic", "topic of the partition"),
-        Option("--partition N", "number of the partition in --topic", int),
+        Flag("--all-topic-partitions", "elect leaders of all partitions"),
+        Option("--topic", "topic of the partition in --partition"),
+        Option("--partition N", "number of the partition in --topic, counted from 0", int),
         Option("--path-to-json-file FILE", f"JSON file with partitions: {FORM}"),
         JSON,
     ),
@@ -72,7 +74,7 @@ COMMAND = AdminCommand(
 
 def _partitions(args: argparse.Namespace) -> list[TopicPartition] | None:
     """Return the partitions that the options select; None for all. Raises ConfigurationError if the options contradict
-    each other.
+    each other, or the file is malformed.
     """
     chosen = [flag_name(option) for option in CHOICES if is_set(args, option)]
     if len(chosen) != 1:

@@ -1,7 +1,7 @@
 """The command `ottla`: a table with one row per command. The module of each command defines its `COMMAND`.
 
-Applications on top of Ottla add their commands through the entry point group `ottla.commands`; each entry is a tuple of
-`CommandEntry`.
+Applications on top of Ottla add their commands through the entry point group `ottla.commands`; each entry point loads a
+tuple of `CommandEntry`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ LEFT_OUT = {
     "jmx": "there is no JVM; metrics are on ottla.http.listener",
     "zookeeper-security-migration": "zookeeper.set.acl sets ACLs on new znodes",
 }
-"""Tools of Kafka without a command, and the reasons, as in docs/tools.md."""
+"""Tools of Kafka without a command of the same name, and the reasons. docs/tools.md has the complete list."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl+C, as in shells."""
@@ -167,7 +167,9 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, and return its exit code: 0 for success, 1 for a failure, 2 for wrong usage, or 128 plus the
-    number of the signal that ended it.
+    number of the signal that ended it. `spark-submit` returns the exit code of the program that it runs.
+
+    Raises SystemExit if argparse rejects the command line (with 2), or for `--help` and `--version` of a command (0).
     """
     try:
         logs.protect()
@@ -228,7 +230,8 @@ def _no_command(arguments: list[str]) -> int:
         from ottla.config.options import nearest
 
         suggestion = nearest(name, [entry.name for entry in all_commands()])
-        print(f"ottla: there is no command {name!r}{suggestion}", file=sys.stderr)
+        print(f"ottla: there is no command {name!r}{suggestion} (`ottla --help` lists all commands)", file=sys.stderr)
+        return 2
     print(_usage(), file=sys.stdout if needs_help else sys.stderr)
     return 0 if needs_help else 2
 

@@ -8,8 +8,8 @@ The properties file is that of MirrorMaker 2:
     A->B.enabled = true
     A->B.topics = visits, orders.*
 
-Records are copied exactly once if the target serves transactions. After SIGTERM or Ctrl+C, the command completes the
-transaction that it is writing, and ends. docs/mirroring.md describes the options.
+By default, records are copied exactly once if the target supports transactions. After SIGTERM or Ctrl+C, the command
+completes the transaction that it is writing, and ends. docs/mirroring.md describes the options.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Mirror until a signal arrives."""
+    """Mirror until a signal arrives, and return 128 plus its number. Raises the error of the first flow that fails."""
     from ottla.mirror.flow_config import MirrorProperties
 
     log_output.configure(log_output.LogOptions(args.log_level, "json" if args.json else "text"))
@@ -63,7 +63,7 @@ async def _run(mirror_properties: Any, args: argparse.Namespace) -> int:
 
 
 async def _report(maker: MirrorMaker, args: argparse.Namespace) -> None:
-    """Print the progress of each flow at intervals."""
+    """Print the progress of each enabled flow every `--report-interval` seconds, until the task is cancelled."""
     flows = [flow for flow in maker.flows if flow.flow.config.enabled]
     before = [(0, 0)] * len(flows)
     last = time.monotonic()
@@ -98,17 +98,22 @@ COMMAND = Command(
         Option("properties FILE", "properties file of MirrorMaker 2"),
         Option(
             "--clusters ALIAS",
-            "copy only to these clusters (default: to all)",
+            "aliases of the clusters to copy to (default: all targets in the file)",
             nargs="+",
             default=[],
         ),
         Option(
             "--report-interval SECONDS",
-            "interval in seconds between progress reports",
+            "interval in seconds between progress reports, at least 0.1",
             number(0.1),
             default=5.0,
         ),
-        Option("--log-level", "least severe level that is logged", choices=LOG_LEVELS, default="info"),
+        Option(
+            "--log-level",
+            "least severe level that is logged: debug, info, warning or error",
+            choices=LOG_LEVELS,
+            default="info",
+        ),
         JSON,
     ),
     run=run,

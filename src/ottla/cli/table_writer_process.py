@@ -1,4 +1,5 @@
-"""The process of `ottla tables run` that a broker starts with `ottla.tables.enable`, and restarts if it fails.
+"""The process of `ottla tables run` that `ottla broker` starts with `ottla.tables.enable`, and restarts whenever it
+ends.
 
 It stops when its standard input ends, so it also stops if the broker was killed.
 """
@@ -17,11 +18,11 @@ log: Final = logging.getLogger("ottla.broker")
 
 RESTART_SECONDS: Final = (1.0, 60.0)
 STOP_SECONDS: Final = 10.0
-"""Maximum time in seconds for the process to end. The next process writes the uncommitted records."""
+"""Time in seconds after SIGTERM after which the process is killed. The next process writes the uncommitted records."""
 
 
 class TableWriterProcess:
-    """Runs the table writer until it is stopped.
+    """Runs `ottla tables run`, and restarts it after a delay whenever it ends, until `stop` is called.
 
     Args:
         address: the broker's address, as HOST:PORT.
@@ -35,11 +36,11 @@ class TableWriterProcess:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the process."""
+        """Start the process in a task of the running event loop."""
         self._task = asyncio.create_task(self._run(), name="table-writer")
 
     async def stop(self) -> None:
-        """Stop the process, and return when it has ended."""
+        """Stop the process with SIGTERM, after STOP_SECONDS with SIGKILL, and return when it has ended."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -57,7 +58,12 @@ class TableWriterProcess:
                 await _end(process)
                 raise
             delay = backoff.delay(loop.time() - began)
-            log.error("The table writer has ended with exit code %d; restarting it in %.0f s", code, delay)
+            log.error(
+                "The table writer process (ottla tables run) has ended with exit code %d; its errors are on standard "
+                "error; restarting it in %.0f s",
+                code,
+                delay,
+            )
             await asyncio.sleep(delay)
 
 

@@ -27,31 +27,30 @@ class MirrorMaker:
         ]
 
     async def run(self) -> None:
-        """Mirror until `stop`. If a flow fails, cancel the other flows and raise its error."""
+        """Mirror until `stop`. If a flow fails, stop the other flows like `stop`, and raise its error."""
+        failures: list[Exception] = []
         async with AsyncExitStack() as clients:
             for cluster in self._clusters.values():
                 await clients.enter_async_context(cluster)
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    for flow in self.flows:
-                        tasks.create_task(self._run(flow))
-            except BaseExceptionGroup as group:
-                raise _first(group) from None
+            async with asyncio.TaskGroup() as tasks:
+                for flow in self.flows:
+                    tasks.create_task(self._run(flow, failures))
+        if failures:
+            raise _first(failures[0]) from None
 
     def stop(self) -> None:
         """Make `run` return after the open transactions are committed."""
         for flow in self.flows:
             flow.stop()
 
-    async def _run(self, flow: FlowMirror) -> None:
+    async def _run(self, flow: FlowMirror, failures: list[Exception]) -> None:
         try:
             await flow.until_stopped(flow.prepare())
             await flow.run()
-        except BaseException:
+        except Exception as error:
+            failures.append(error)  # not raised: the task group would cancel the other flows, which commit first
             self.stop()
-            raise
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+def _first(error: Exception) -> Exception:
+    return _first(error.exceptions[0]) if isinstance(error, ExceptionGroup) else error

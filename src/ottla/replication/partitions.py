@@ -481,7 +481,7 @@ class Partitions:
                 self._followers.add(partition)
 
     def _log_roles(self, before: ClusterImage | None, after: ClusterImage) -> None:
-        """Log the partitions that this broker leads or follows and whose leader has changed.
+        """Log the partitions whose leader has changed and which this broker leads, follows, or has without a leader.
 
         Do nothing if the broker is standalone.
         """
@@ -489,11 +489,13 @@ class Partitions:
             return
         leads: list[str] = []
         follows: list[str] = []
+        waits: list[str] = []
         for topic, index, now, old in changed_partitions(before, after):
             if self.broker_id in now.replicas and (old is None or old.leader != now.leader):
-                role = leads if now.leader == self.broker_id else follows
+                follower_role = waits if now.leader == NO_LEADER else follows
+                role = leads if now.leader == self.broker_id else follower_role
                 role.append(f"{topic.name}-{index} (epoch {now.leader_epoch})")
-        for verb, names in (("leads", leads), ("follows", follows)):
+        for verb, names in (("leads", leads), ("follows", follows), ("waits for a leader of", waits)):
             if names:
                 log.info("Broker %d now %s %s", self.broker_id, verb, listed(names))
 

@@ -1,4 +1,4 @@
-"""`python -m ottla.simulation`: run seeds, print their results, and exit with 1 if a promise was broken."""
+"""`python -m ottla.simulation`: runs seeds, prints their results, and exits with 1 if a promise was broken."""
 
 from __future__ import annotations
 

@@ -42,12 +42,14 @@ def no_acked_record_is_lost(acks: Iterable[Ack], records: Sequence[StoredRecord]
 
 
 def every_delivery_succeeds(failed: Iterable[tuple[float, SentRecord, str]]) -> list[str]:
-    """Check that every delivery succeeded: faults last seconds, and the delivery timeout is two minutes."""
+    """Check that every delivery succeeded: faults last seconds, which is less than the delivery timeout."""
     return [f"{sent} failed: {error}" for _, sent, error in failed]
 
 
 def no_producer_has_ended(ended: Mapping[str, str]) -> list[str]:
-    """Check that every producer continued until it was stopped."""
+    """Check that every client continued until it was stopped. `ended`: the reasons why clients ended before, by
+    name.
+    """
     return [f"{name}: {error}" for name, error in ended.items()]
 
 
@@ -58,7 +60,7 @@ def no_record_is_duplicated(records: Sequence[StoredRecord]) -> list[str]:
 
 
 def order_is_preserved(records: Sequence[StoredRecord]) -> list[str]:
-    """Check that the numbers that a producer writes increase with the offsets of each partition."""
+    """Check that the numbers that a producer writes do not decrease with the offsets of each partition."""
     last: dict[tuple[int, str], int] = {}
     wrong = []
     for record in of_topic(sorted(records), ORDERED):
@@ -92,7 +94,9 @@ def transactions_are_atomic(attempts: Sequence[Attempt], records: Sequence[Store
 
 
 def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: Sequence[StoredRecord]) -> list[str]:
-    """Check that every source record below the committed offset was transferred once, and none at or above it."""
+    """Check that every source record below the committed offset of its worker was transferred once, and none at or
+    above it.
+    """
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     for record in of_topic(records, TRANSFERS):
         half = TransferRecord.parse(record.value)
@@ -109,12 +113,16 @@ def transfers_are_exactly_once(transferred: Mapping[str, int | None], records: S
 
 
 def no_transaction_stays_open(held_back: Mapping[TopicPartition, tuple[int, int]]) -> list[str]:
-    """Check that read_committed consumers reach the end of the log."""
+    """Check that read_committed consumers reach the end of the log. `held_back`: position and end offset of each
+    partition whose end was not reached.
+    """
     return [f"{p.topic}-{p.partition}: read up to {at} of {end}" for p, (at, end) in held_back.items()]
 
 
 def every_record_is_consumed(events: Sequence[GroupEvent], records: Sequence[StoredRecord]) -> list[str]:
-    """Check that every record was consumed, and that each new owner started no later than at the committed offset."""
+    """Check that every record was consumed, and that no new owner of a partition received a record before the offset
+    that was committed when it got the partition.
+    """
     taken = {(event.tp, event.offset) for event in events if isinstance(event, Consumed)}
     wrong = [f"no member took {r.tp} {r.offset}" for r in records if (r.tp, r.offset) not in taken]
     return wrong + _consumed_again(events)
@@ -139,7 +147,9 @@ def _consumed_again(events: Sequence[GroupEvent]) -> list[str]:
 
 
 def partitions_have_one_owner(events: Sequence[GroupEvent]) -> list[str]:
-    """Check that no two members of a generation were assigned the same partition."""
+    """Check that no two members of a generation were assigned the same partition. Groups with the consumer protocol
+    have no generations, so they are not checked.
+    """
     owners: dict[tuple[TopicPartition, int], str] = {}
     wrong = []
     for event in events:
@@ -158,7 +168,9 @@ def only_committed_records_are_read(events: Sequence[GroupEvent], records: Seque
 
 
 def replicas_are_equal(replicas: Mapping[TopicPartition, Sequence[Replica]]) -> list[str]:
-    """Check that the replicas have the same bytes, from the latest first offset to the lowest high watermark."""
+    """Check that the replicas of each partition have the same batches, from the latest first offset of all replicas to
+    the lowest high watermark.
+    """
     ends = smallest(replicas)
     wrong = []
     for tp, of in replicas.items():
@@ -183,7 +195,9 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
 def high_watermarks_cover_acked_records(
     acks: Iterable[Ack], replicas: Mapping[TopicPartition, Sequence[Replica]], brokers: int = 3
 ) -> list[str]:
-    """Check that every broker has a replica, and that its high watermark is after the last acknowledged record."""
+    """Check that each partition of ORDERED and TRANSFERS has `brokers` replicas, and that the lowest high watermark of
+    ORDERED's partitions is after the last acknowledged record.
+    """
     ends = smallest(replicas)
     last: dict[TopicPartition, int] = {}
     for _, sent, offset in acks:
@@ -198,9 +212,10 @@ def high_watermarks_cover_acked_records(
 
 
 def objects_match_metadata(objects: Iterable[str], segments: Mapping[str, str]) -> list[str]:
-    """Check that the object store has the segments that consumers may read, and no other objects.
+    """Check that the object store has the segments that consumers may read, and no other objects, and that the metadata
+    has no segments in other states.
 
-    `segments`: the states of the segments in the metadata, by their ids.
+    `segments`: the names of the states of the segments in the metadata, by their ids.
     """
     stored = {segment_id for name in objects for segment_id in [name.rpartition("/")[2][21:57]]}
     readable = {segment_id for segment_id, state in segments.items() if state == "COPY_SEGMENT_FINISHED"}

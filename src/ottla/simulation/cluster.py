@@ -19,7 +19,7 @@ PORT: Final = 9092
 LOG_DIRS: Final = ("data", "more")
 """The log directories of each broker."""
 RESTART_SECONDS: Final = 5.0
-"""Time in seconds after which a broker that failed to start is started again, as a supervisor does."""
+"""Time in seconds after which a broker that has failed, or could not start, is started again, as by a supervisor."""
 
 CONFIGS: Final[Mapping[str, Any]] = {
     "zookeeper.session.timeout.ms": 6000,
@@ -56,8 +56,8 @@ CONFIGS: Final[Mapping[str, Any]] = {
     "leader.imbalance.check.interval.seconds": 60,
     "unclean.leader.election.enable": "false",
 }
-"""Configs with shorter times, smaller files and fewer partitions than Kafka's defaults, so that more happens in a
-minute.
+"""Configs of all brokers: mostly shorter times, smaller files and fewer partitions than by default, so that more
+happens in a minute.
 """
 
 
@@ -73,7 +73,7 @@ TIERED_TOPIC: Final = {"remote.storage.enable": "true", "local.retention.bytes":
 
 
 class SimulatedBroker:
-    """One broker, across restarts."""
+    """One broker, across restarts. Its processes are killed and started by faults."""
 
     def __init__(self, world: World, broker_id: int, configs: Mapping[str, Any]) -> None:
         self.world = world
@@ -86,15 +86,16 @@ class SimulatedBroker:
         self.runs = 0
         """The number of processes that have run this broker so far."""
         self.starts = 0
-        """The number of times that the broker has started in these processes: more often than `runs` if it restarted
-        within a process after a failure of its log directory.
+        """The number of times that the broker has served clients after a start. A broker that fails, for example with
+        its log directories, starts again within the same process.
         """
         self.crashes = 0
-        """The number of times that the broker ended without a controlled and clean shutdown. As in Kafka, this
-        loses changes of log start offsets after the last checkpoint.
+        """The number of times that the broker was killed, lost power or failed, or that its shutdown was not clean. As
+        in Kafka, this loses changes of log start offsets after the last checkpoint.
         """
         self.power_lost_at = float("-inf")
-        """The time of the last power loss, which may have lost acknowledged records."""
+        """The virtual time of the last power loss, which may have lost acknowledged records; before it, minus infinity.
+        """
 
     @property
     def context(self) -> BrokerContext | None:
@@ -118,7 +119,9 @@ class SimulatedBroker:
         return f"{self.host}:{PORT}"
 
     def start(self) -> None:
-        """Start the broker. If this fails, it is started again after some seconds."""
+        """Start the broker in a new process. If the broker fails, then or later, it starts again after
+        RESTART_SECONDS.
+        """
         assert not self.is_alive
         self.runs += 1
         self.process = self.world.start_process(self.name, self.name)
@@ -157,7 +160,7 @@ class SimulatedBroker:
         return BrokerConfig.from_kafka({**CONFIGS, **self.configs, **own})
 
     def kill(self) -> None:
-        """Kill the process, as `kill -9` does."""
+        """Kill the process, as `kill -9` does. Do nothing if the broker was never started."""
         if self.process is not None:
             self.world.note(self.name, "is killed")
             self._remember_logs(power_lost=False)
@@ -165,7 +168,9 @@ class SimulatedBroker:
             self.node = None
 
     def lose_power(self) -> None:
-        """Kill the process, and lose writes that its disk has not fsynced."""
+        """Kill the process, turn off its host, and undo a part of the writes that are not fsynced. Do nothing if the
+        broker was never started.
+        """
         if self.process is not None:
             self.world.note(self.name, "loses power")
             self.power_lost_at = self.world.loop.time()
@@ -178,7 +183,9 @@ class SimulatedBroker:
                 self.world.logs.on_power_lost(directory)
 
     def _remember_logs(self, *, power_lost: bool) -> list[Path]:
-        """Record the state of the logs, to compare it with their state after the crash. Return their directories."""
+        """Count a crash, and record the state of the logs, to compare it with their state after the crash. Return the
+        directories of the logs; none if the broker does not serve clients.
+        """
         self.crashes += 1
         logs = [] if self.context is None else [partition.log for partition in self.context.partitions]
         for log in logs:
@@ -189,7 +196,9 @@ class SimulatedBroker:
         self.world.network.power_on(self.host)
 
     async def stop(self) -> None:
-        """Stop with a controlled shutdown."""
+        """Stop with a controlled shutdown of at most 60 s, and end the process; do nothing if the broker does not serve
+        clients.
+        """
         if self.node is None or self.process is None:
             return
         node, self.node = self.node, None
@@ -215,11 +224,11 @@ class SimulatedCluster:
 
     @property
     def nodes(self) -> list[BrokerNode]:
-        """The brokers that serve clients."""
+        """The BrokerNodes of the brokers that serve clients."""
         return [broker.node for broker in self.brokers if broker.node is not None]
 
     async def start(self, timeout: float = 60) -> None:
-        """Start all brokers, and return when they serve clients."""
+        """Start all brokers, and return when they serve clients. Raises TimeoutError after `timeout` seconds."""
         for broker in self.brokers:
             broker.start()
         async with asyncio.timeout(timeout):

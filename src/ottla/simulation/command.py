@@ -22,20 +22,23 @@ from ottla.simulation.runner import BASE, WORKLOADS, Plan, RunOutcome, run
 from ottla.simulation.world import SQLITE, ZOOKEEPER
 
 WARM_UP: Final = Plan(seed=0, seconds=20.0)
-"""A run before all others, which compiles the codecs for them."""
+"""The plan of a run before all others, in this process, which compiles the codecs for them."""
 
 SQLITE_EVERY: Final = 4
-"""One of this many consecutive seeds uses the embedded metadata store."""
-SHRINK_HELP: Final = "shrink each broken run, for 300 s by default, and print its story"
+"""Without `--store`, one of this many consecutive seeds uses the embedded metadata store."""
+SHRINK_HELP: Final = "shrink the first 3 broken runs, each for 300 s by default, and print their stories"
 COVERAGE_HELP: Final = (
-    "add the coverage of these runs to this file; half of the runs are variants of runs that covered something new"
+    "add the coverage of these runs to this file; about half of the runs are variants of runs that covered something "
+    "new"
 )
 MAX_SHRUNK: Final = 3
 """Maximum number of broken runs that are shrunk: several often have the same cause."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, and return its exit code: 1 if a promise was broken."""
+    """Run the command, and return its exit code: 1 if a promise was broken, otherwise 0. Without PYTHONHASHSEED=0, run
+    it again in its place with that variable.
+    """
     if os.environ.get("PYTHONHASHSEED") != "0":
         # the order of sets of strings depends on the seed
         os.execve(
@@ -67,9 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def print_story(
     plan: Plan, outcome: RunOutcome, jobs: int, seconds: float, prepare: Callable[[], object] = lambda: None
 ) -> None:
-    """Shrink a broken run for at most these seconds, and print its story; the progress goes to stderr.
+    """Shrink a broken run for about `seconds`, and print its story; the progress goes to stderr.
 
-    `prepare` is called in each child, as in `in_children`.
+    `prepare` is called in each child process, as in `in_children`.
     """
 
     def run_all(plans: Iterator[Plan]) -> Iterator[tuple[Plan, RunOutcome]]:
@@ -121,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fault(text: str) -> Fault | None:
-    """Parse a fault of the command; None for `none`."""
+    """Parse the value of `--inject`; None for `none`. Raises ValueError."""
     return None if text == "none" else Fault.parse(text)
 
 
@@ -146,13 +149,13 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
 
 
 LEFT_OUT: Final = ("timeline", "faults", "logs", "met", "clients", "began")
-"""Fields of a RunOutcome that --json leaves out."""
+"""Fields of a RunOutcome that `--json` leaves out."""
 OF_MANY: Final = ("faults: ", "error: ")
 """Prefixes of coverage items that are listed only in the coverage file, because there are so many."""
 
 
 class Report:
-    """Prints the results."""
+    """Prints the results of runs as text or JSON lines, and writes the timelines of broken runs to `timelines`."""
 
     def __init__(self, as_json: bool, timelines: Path | None) -> None:
         self._json = as_json
@@ -161,7 +164,9 @@ class Report:
         self._outcomes: list[RunOutcome] = []
 
     def add(self, outcome: RunOutcome, new: Sequence[str]) -> None:
-        """Print the result of a run. `new`: the coverage items that it is the first to cover."""
+        """Add the result of a run. Print it as JSON or, as text, if it is broken or the first one. `new`: the coverage
+        items that it is the first to cover.
+        """
         broken = bool(outcome.violations)
         if self._json:
             print(json.dumps({**self._row(outcome), "new": new}), flush=True)
@@ -190,7 +195,7 @@ class Report:
             print(*(f"    violation  {violation}" for violation in outcome.violations), sep="\n", flush=True)
 
     def end(self, coverage: Coverage) -> int:
-        """Print the totals of all runs, and return the exit code."""
+        """Print the totals of all runs, unless the output is JSON, and return 1 if a run was broken, otherwise 0."""
         broken = [outcome.seed for outcome in self._outcomes if outcome.violations]
         virtual = sum(outcome.virtual_seconds for outcome in self._outcomes)
         cpu = sum(outcome.cpu_seconds for outcome in self._outcomes)

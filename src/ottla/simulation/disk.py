@@ -35,7 +35,7 @@ Fault = Callable[[str, str], None]
 
 @dataclass
 class Write:
-    """An unsynced change of a file, with the previous content."""
+    """An unsynced change of a file's content or size, with the previous content and size in bytes."""
 
     position: int
     before: bytes
@@ -70,12 +70,12 @@ class Disk:
         (self.root / GRAVEYARD).mkdir(parents=True, exist_ok=True)
 
     def check(self, operation: str, path: object) -> None:
-        """Raise OSError if a fault makes the operation fail."""
+        """Raise OSError if `fault` makes the operation fail."""
         if self.fault is not None:
             self.fault(operation, str(path))
 
     def lose_power(self) -> None:
-        """Undo a part of the unsynced changes. No process may be using the disk."""
+        """Undo a part of the unsynced changes, which the seed chooses. No process may be using the disk."""
         retained = self.rng.randint(0, len(self.names))
         for name in reversed(self.names[retained:]):
             name.undo()
@@ -123,8 +123,8 @@ class Disk:
         self.paths[inode] = path
 
     def synced(self, fd: int, path: str) -> None:
-        """Record that a file, or the names in a directory, are on disk. Earlier changes of names in other directories
-        are then on disk as well.
+        """Record that the content of a file, or the names in a directory, are on disk. Earlier changes of names in
+        other directories are then on disk as well.
         """
         stat = os.fstat(fd)
         self.writes.pop(stat.st_ino, None)
@@ -172,7 +172,9 @@ class Disk:
 
 
 def moved(path: str, source: str, target: str) -> str:
-    """Return the path of a file after the rename of the file itself or of a directory above it."""
+    """Return the path of a file after a rename of `source` to `target`, which may be the file itself, a directory above
+    it, or another path.
+    """
     return target + path[len(source) :] if path == source or path.startswith(f"{source}/") else path
 
 
@@ -195,7 +197,7 @@ class Disks:
         self._disks: dict[str, Disk] = {}
         self.open_files: dict[int, tuple[Disk, str]] = {}
         self.opened_by: dict[int, Process | None] = {}
-        """The processes of open files. Files of dead processes stay open."""
+        """The processes that have opened files, by descriptor. Files of dead processes stay open."""
 
         self._descriptors: dict[str, set[int]] = {}
         """The descriptors of open files by path."""
@@ -207,7 +209,7 @@ class Disks:
         self._descriptors.setdefault(path, set()).add(fd)
 
     def discard(self, fd: int) -> None:
-        """Record that a file is closed."""
+        """Record that the file with this descriptor is closed; do nothing if it is not on a simulated disk."""
         opened = self.open_files.pop(fd, None)
         self.opened_by.pop(fd, None)
         if opened is not None:
@@ -234,13 +236,15 @@ class Disks:
         self._disks[str(disk.root)] = disk
 
     def disk_of(self, path: object) -> Disk | None:
-        """Return the disk of a path."""
+        """Return the disk that contains a path; None if it is on no simulated disk."""
         text = os.fspath(path)  # type: ignore[call-overload]
         return next((disk for root, disk in self._disks.items() if text.startswith(root)), None)
 
 
 class OsModule(types.ModuleType):
-    """Stands in for the module `os` in production code."""
+    """Stands in for the module `os` in production code. Files on simulated disks, pipes, sockets, random bytes and
+    modification times are simulated.
+    """
 
     def __init__(
         self,
@@ -423,7 +427,7 @@ class SortedEntries:
 
 
 class SimulatedFile:
-    """A file object whose writes go through the simulated `os`."""
+    """A file object that is not buffered, and whose writes go through the simulated `os`."""
 
     def __init__(self, system: OsModule, fd: int, *, text: bool) -> None:
         self._system = system
@@ -460,7 +464,7 @@ SYSTEM: list[OsModule] = []
 
 
 class SimulatedPath(PosixPath):
-    """Stands in for `pathlib.Path` in production code."""
+    """Stands in for `pathlib.Path` in production code: changes of files go through the simulated `os`."""
 
     def open(self, mode: str = "r", *arguments: Any, **options: Any) -> Any:
         if PROCESS.get() is None or not set(mode) & set("wa+x"):

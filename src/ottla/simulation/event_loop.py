@@ -20,9 +20,9 @@ MAX_STEPS_AT_ONCE: Final = 200_000
 """Number of iterations at one moment of virtual time after which the loop counts as stuck."""
 MAX_ROUNDS: Final = 500_000
 MAX_ROUNDS_PER_SECOND: Final = 5_000
-"""Maximum number of iterations of a run, plus those per second of virtual time: seven times the usual number."""
+"""A run may have MAX_ROUNDS iterations, and this number in addition for each second of virtual time."""
 MAX_CANCELLED: Final = 500
-"""Maximum number of cancelled timers in the heap."""
+"""Number of cancelled timers in the heap above which they are removed, if they are more than half of all timers."""
 
 RUNNING: Final = ProcessState.RUNNING
 
@@ -31,14 +31,14 @@ Resolver = Callable[[str], str]
 
 
 class StuckError(BaseException):
-    """The simulation cannot continue: no timer is pending, time does not advance, or a callback does not return.
+    """The simulation cannot continue, for example because no timer is pending, or a callback does not return.
 
     It is not a subclass of Exception, so that production code does not handle it.
     """
 
 
 class Pollable(Protocol):
-    """The interface of a simulated socket that the selector uses."""
+    """The interface of a simulated socket or pipe that the selector uses."""
 
     @property
     def process(self) -> Process: ...
@@ -51,7 +51,7 @@ class Pollable(Protocol):
 
 
 class SimulatedSelector(selectors._BaseSelectorImpl):
-    """Polls simulated sockets. The network activates a socket when it may have become ready."""
+    """Polls simulated sockets and pipes. Their code activates a descriptor when it may have become ready."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class SimulatedSelector(selectors._BaseSelectorImpl):
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return the descriptors that are ready now, with their events."""
+        """Return the keys of the active descriptors that are ready now, with their events. `timeout` is ignored."""
         ready = []
         keys, sockets = self._fd_to_key, self.sockets  # type: ignore[attr-defined]
         for fd in list(self.active):
@@ -109,7 +109,7 @@ class SimulatedHandle(asyncio.Handle):
 
 
 class SimulatedTimer(SimulatedHandle, asyncio.TimerHandle):
-    """A callback that is due later, made without the checks of the base classes."""
+    """A callback that is due at the virtual time `when`, made without the checks of the base classes."""
 
     __slots__ = ()
 
@@ -160,14 +160,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Schedule a callback. Callbacks with the same time run in the order in which they were scheduled."""
+        """Schedule a callback for a virtual time in seconds. Callbacks with the same time run in the order in which
+        they were scheduled.
+        """
         timer = SimulatedTimer(when, callback, args, self, context)
         self._timers_set += 1
         heapq.heappush(self._timers, (when, self._timers_set, timer))
         return timer
 
     def call_outside(self, when: float, callback: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
-        """Schedule a callback that belongs to no process."""
+        """Schedule a callback that belongs to no process for a virtual time in seconds."""
         return self.call_at(when, callback, *arguments, context=self.outside)
 
     @property
@@ -176,7 +178,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         return [timer for _, _, timer in self._timers if not timer._cancelled]
 
     def resume(self, process: Process) -> None:
-        """Continue a paused process with the callbacks that were due meanwhile."""
+        """Continue a process with the callbacks that were due while it was paused; do nothing if it is not paused."""
         if process.state is not ProcessState.PAUSED:
             return
         process.state = ProcessState.RUNNING
@@ -275,8 +277,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         pass
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Run a function after a delay. The future is done one iteration after the function has returned, in every
-        version of Python: from 3.14 on, `asyncio.wrap_future` would complete it in the same iteration.
+        """Run a function in an executor, by default that of the current process, which runs it after a delay. The
+        future is done one iteration after the function has returned, in every version of Python: from 3.14 on,
+        `asyncio.wrap_future` would complete it in the same iteration.
         """
         workers = self._default_workers() if executor is None else executor
         work, future = workers.submit(func, *args), self.create_future()
@@ -324,7 +327,7 @@ def _task_factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) ->
 
 
 def gather(*awaitables: Any, return_exceptions: bool = False) -> asyncio.Future[list[Any]]:
-    """Stand in for `asyncio.gather`, with the order of callbacks of Python 3.11.
+    """Return the results of awaitables, like `asyncio.gather`, with the order of callbacks of Python 3.11.
 
     From Python 3.12 on, `asyncio.gather` completes immediately if all its futures are done. With this function, a seed
     has the same trace in every version of Python.

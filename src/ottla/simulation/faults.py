@@ -22,7 +22,9 @@ REJOIN_SECONDS: Final = 6.0
 
 
 class Fault(NamedTuple):
-    """One fault. Times are in seconds of virtual time."""
+    """One fault. Times are in seconds of virtual time: `at` counts from the start of the load in a plan, and from that
+    of the run when the fault is injected.
+    """
 
     at: float
     seconds: float
@@ -45,7 +47,7 @@ class Fault(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """Parse a fault in the form of `text`. Raises ValueError."""
+        """Parse a fault in the form of `text`. Raises ValueError for another form or an unknown kind."""
         match = re.fullmatch(r"([a-z-]+)@([\d.e-]+)\+([\d.e-]+):(-?\d+),(\d+)", text)
         if match is None or match[1] not in ALL_KINDS:
             raise ValueError(f"{text!r} is not a fault: KIND@AT+SECONDS:BROKER,OTHER")
@@ -53,7 +55,9 @@ class Fault(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of fault: how it begins and ends."""
+    """A kind of fault: how it begins and ends, its maximum length, and how often it occurs compared with other
+    kinds.
+    """
 
     begin: Callable[[SimulatedCluster, Fault], Any]
     end: Callable[[SimulatedCluster, Fault], Any]
@@ -62,7 +66,9 @@ class Kind(NamedTuple):
 
 
 def _broker(cluster: SimulatedCluster, fault: Fault) -> SimulatedBroker:
-    """Return the broker of a fault, which stays the same until the fault ends."""
+    """Return the broker of a fault. For CONTROLLER, it is the controller (or broker 0 if there is none) at the first
+    call, and stays the same.
+    """
     if fault.broker != CONTROLLER:
         return cluster.brokers[fault.broker]
     if fault not in cluster.chosen:
@@ -103,7 +109,9 @@ def _resume(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 def _links(cluster: SimulatedCluster, fault: Fault) -> list[tuple[str, str]]:
-    """Return the links that a fault cuts, one for each direction."""
+    """Return the links that a fault cuts. A link is a pair of hosts, the source and the target: it has one
+    direction.
+    """
     own = _broker(cluster, fault).host
     other = cluster.brokers[fault.other].host
     if other == own:
@@ -135,7 +143,9 @@ def _heal(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 async def _heal_and_lose_power(cluster: SimulatedCluster, fault: Fault) -> None:
-    """Reconnect the broker, and cut its power while it truncates records that only it has."""
+    """Reconnect the broker, cut its power within REJOIN_SECONDS, when it may be truncating records that only it has,
+    and start it again.
+    """
     _heal(cluster, fault)
     await asyncio.sleep(random.Random(str(fault)).uniform(0.2, REJOIN_SECONDS))
     _lose_power(cluster, fault)
@@ -181,7 +191,9 @@ def _repair_disk(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 async def _repair_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
-    """Repair the disk and restart the broker: only after a restart does it use an offline log directory again."""
+    """Repair the disk, kill the broker and start it again: only after a restart does it use an offline log directory
+    again.
+    """
     _repair_disk(cluster, fault)
     _broker(cluster, fault).kill()
     await asyncio.sleep(1)
@@ -251,7 +263,7 @@ KINDS: Final[dict[str, Kind]] = {
     "lost-responses": Kind(_lose_responses, _keep_responses, 8, 1),
     "clock": Kind(_move_clock, _nothing, 0.1, 1),
 }
-"""The kinds of faults that every run may have."""
+"""The kinds of faults that every run may have, with begin, end, maximum seconds and weight."""
 STORE_OUTAGE: Final = "store-outage"
 TIERED_KINDS: Final[dict[str, Kind]] = {STORE_OUTAGE: Kind(_stop_store, _start_store, 30, 3)}
 """The additional kinds of faults of runs with tiered storage."""
@@ -264,7 +276,7 @@ acknowledged records would then be on fewer replicas than acks=all guarantees.
 CONTROLLER_SHARE: Final = 0.25
 """The share of faults that target the controller, in addition to those that hit it by chance."""
 CALM_SECONDS: Final = 20.0
-"""Time in seconds without other faults before and after those in LOSING."""
+"""Time in seconds before and after the faults in LOSING in which no other fault begins."""
 REST_SHARE: Final = 0.2
 """The share of faults after which the clients rest before the next fault."""
 MIN_REST_SECONDS: Final = 60.0
@@ -282,7 +294,9 @@ class Span(NamedTuple):
 
 
 def busy_spans(faults: Sequence[Fault]) -> list[Span]:
-    """Return the periods in which clients work: around the faults."""
+    """Return the periods in which clients work: around the faults, from BEFORE_SECONDS before to AFTER_SECONDS
+    after.
+    """
     spans: list[Span] = []
     for begin, end in sorted((f.at - BEFORE_SECONDS, f.at + f.seconds + AFTER_SECONDS) for f in faults):
         if spans and begin <= spans[-1].end:
@@ -293,7 +307,9 @@ def busy_spans(faults: Sequence[Fault]) -> list[Span]:
 
 
 def plan(rng: random.Random, seconds: float, brokers: int, kinds: Sequence[str] = ()) -> list[Fault]:
-    """Return the faults of a run."""
+    """Plan the faults of a run by chance: they begin within about `seconds`, and are of the kinds in `kinds` (empty:
+    KINDS). CONTROLLER_SHARE of them target the controller.
+    """
     names = list(kinds) or list(KINDS)
     weights = [ALL_KINDS[name].weight for name in names]
     faults: list[Fault] = []
@@ -319,7 +335,7 @@ def plan(rng: random.Random, seconds: float, brokers: int, kinds: Sequence[str] 
 
 
 async def inject(cluster: SimulatedCluster, fault: Fault) -> None:
-    """Begin a fault at its time, and end it."""
+    """Begin a fault at its time, which is on the loop's clock, and end it after its length."""
     kind = ALL_KINDS[fault.kind]
     loop = cluster.world.loop
     await asyncio.sleep(fault.at - loop.time())

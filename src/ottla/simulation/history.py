@@ -13,15 +13,15 @@ from typing import Final, NamedTuple
 from ottla.model import TopicPartition
 
 ORDERED: Final = "ordered"
-"""The topic of the idempotent producers."""
+"""The topic of the idempotent producers. It also contains the source records of the transfers."""
 TRANSFERS: Final = "transfers"
-"""The topic of the transactional producers."""
+"""The topic to which transactional producers write."""
 UNCLEAN: Final = "unclean"
 """The topic whose out-of-sync replicas may become leaders (unclean leader election)."""
 
 
 class SentRecord(NamedTuple):
-    """A record of an idempotent producer, and the numbers that it contains."""
+    """A record of an idempotent producer: the parts of its value."""
 
     producer: str
     partition: int
@@ -46,7 +46,7 @@ class Ack(NamedTuple):
 
 
 class Outcome(Enum):
-    """The outcome of a transaction that its client has received."""
+    """The outcome of a transaction, as its client has received it; UNKNOWN before that."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -54,7 +54,7 @@ class Outcome(Enum):
 
 
 class TransferRecord(NamedTuple):
-    """One of the two records that a transfer writes for a source record."""
+    """One of the two records that a transfer writes for a source record: the parts of its value."""
 
     worker: str
     attempt: int
@@ -129,10 +129,10 @@ class History:
     acks: list[Ack] = field(default_factory=list)
     failed_deliveries: list[tuple[float, SentRecord, str]] = field(default_factory=list)
     ended: dict[str, str] = field(default_factory=dict)
-    """Producers that ended before they were stopped, and why."""
+    """The reasons why clients ended before they were stopped, or producers had wrong results, by name."""
     attempts: list[Attempt] = field(default_factory=list)
     transferred: dict[str, int | None] = field(default_factory=dict)
-    """The source offset that is committed at the end of the run, by worker."""
+    """The source offset that is committed at the end of the run, by worker; None if it could not be determined."""
     group: list[Assigned | Consumed | Committed] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the clients have to stop."""
@@ -144,23 +144,23 @@ class History:
     """Requests that brokers accepted although they had to reject them, and other violations found by clients."""
 
     def acknowledged(self, ack: Ack) -> None:
-        """Add an acknowledgement."""
+        """Add an acknowledgement, and call `on_ack` with it."""
         self.acks.append(ack)
         if self.on_ack is not None:
             self.on_ack(ack)
 
     def written_since(self, moment: float) -> set[int]:
-        """Return the partitions that have had an acknowledged record since this time."""
+        """Return the partitions of ORDERED to which a record was acknowledged after this virtual time."""
         later = takewhile(lambda ack: ack.at > moment, reversed(list(self.acks)))
         return {ack.sent.partition for ack in later}
 
     def consumed_since(self, moment: float) -> set[TopicPartition]:
-        """Return the partitions from which the group has received a record since this time."""
+        """Return the partitions from which the group has received a record after this virtual time."""
         later = takewhile(lambda event: event.at > moment, reversed(list(self.group)))
         return {event.tp for event in later if isinstance(event, Consumed)}
 
     def write(self, path: Path) -> None:
-        """Write a line per event, for the analysis of a failed run."""
+        """Write a line for each event, without the violations, for the analysis of a failed run."""
         events = [*self.acks, *self.failed_deliveries, *self.ended.items(), *self.attempts]
         events += [*self.transferred.items(), *self.group]
         path.write_text("".join(f"{event}\n" for event in events))

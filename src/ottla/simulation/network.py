@@ -1,7 +1,7 @@
 """A network in memory: TCP connections with delays, cuts in one direction, resets, and hosts that vanish.
 
-As in TCP, a connection keeps the order of its bytes and loses none: bytes sent over a cut link arrive when the link is
-restored. Closing a socket with unread data resets the connection, as on Linux.
+As in TCP, a connection that is not reset keeps the order of its bytes and loses none: bytes sent over a cut link arrive
+when the link is restored. Closing a socket with unread data resets the connection, as on Linux.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from ottla.simulation.event_loop import SimulatedLoop
 
 FIRST_DESCRIPTOR: Final = 1_000_000
-"""The lowest descriptor of simulated sockets, above all real ones."""
+"""The descriptors of simulated sockets are above this number, and so above all real ones."""
 FIRST_PORT: Final = 40_000
 WINDOW_BYTES: Final = 256 * 1024
 """Number of bytes that a connection accepts before its receiver reads them."""
 SYN_RETRY_SECONDS: Final = 1.0
 LEAST_GAP_SECONDS: Final = 1e-7
-"""Minimum time in seconds between two arrivals that must stay in order: timers with the same time have no order."""
+"""Minimum time in seconds between two arrivals that must stay in order."""
 MIN_DELAY_SECONDS: Final = 0.0001
 TYPICAL_DELAY_SECONDS: Final = 0.001
 JOINED_SHARE: Final = 0.9
@@ -43,7 +43,7 @@ Address = tuple[str, int]
 
 
 class Network:
-    """All hosts, listeners and connections."""
+    """All listeners and sockets of a simulation, and the faults of links and hosts."""
 
     def __init__(self, loop: SimulatedLoop, rng: random.Random) -> None:
         self._loop = loop
@@ -58,14 +58,16 @@ class Network:
         self._cuts: dict[tuple[str, str], int] = {}
         self._stalled: dict[tuple[str, str], list[Callable[[], None]]] = {}
         self.delays: dict[str, float] = {}
-        """Seconds that a slow host adds to each message."""
+        """Seconds that a slow host adds to each message that it sends or receives, by host."""
         self.on_message: Callable[[str, str, bytes], None] | None = None
-        """Called for every message that arrives, with source, target and bytes."""
+        """Called for all bytes that arrive at a socket together, with the names of the sending and the receiving
+        process.
+        """
 
     # Faults
 
     def cut(self, source: str, target: str) -> None:
-        """Cut the link in one direction."""
+        """Cut the link in one direction. A link may be cut several times."""
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
 
     def heal(self, source: str, target: str) -> None:
@@ -82,7 +84,9 @@ class Network:
         return (source, target) in self._cuts or source in self.down or target in self.down
 
     def reset_connections(self, host: str, share: float) -> int:
-        """Reset a share of a host's connections at both ends, losing the data in transit. Return their number."""
+        """Reset about this share of a host's connections at both ends, losing the data in transit. Return their
+        number.
+        """
         count = 0
         for sock in list(self.sockets.values()):
             if sock.peer is not None and sock.local[0] == host and self._rng.random() < share:
@@ -110,11 +114,11 @@ class Network:
         return self._loop.time()
 
     def joins(self) -> bool:
-        """Decide whether bytes arrive together with those that were sent at the same moment before them."""
+        """Decide at random whether bytes arrive together with those that were sent at the same moment before them."""
         return self._rng.random() < JOINED_SHARE
 
     def open_socket(self, process: Process) -> SimulatedSocket:
-        """Return a socket that closes when the process ends."""
+        """Return a new socket of a process. `close_sockets_of` closes it when the process ends."""
         self._next_descriptor += 1
         sock = SimulatedSocket(self, process, self._next_descriptor)
         self.sockets[sock.fd] = sock
@@ -146,8 +150,8 @@ class Network:
         return self._next_port
 
     def send_after_delay(self, source: str, target: str, not_before: float, deliver: Callable[[], None]) -> float:
-        """Schedule `deliver` for the arrival of a message, and return the time of arrival. On a cut link, it waits
-        until the link is restored.
+        """Schedule `deliver` for the arrival of a message, which is after `not_before`, and return the time of arrival.
+        If the link is cut then, the message waits until the link is restored.
         """
         delay = MIN_DELAY_SECONDS + self._rng.expovariate(1 / TYPICAL_DELAY_SECONDS)
         delay += self.delays.get(source, 0.0) + self.delays.get(target, 0.0)
@@ -163,7 +167,7 @@ class Network:
             deliver()
 
     def connect(self, client: SimulatedSocket, address: Address) -> None:
-        """Send the SYN packet of a connection, and repeat it if it is lost."""
+        """Send the SYN packet of a connection. If the link is cut, repeat it after SYN_RETRY_SECONDS."""
         if client.is_closed:
             return
         source, target = client.local[0], address[0]
@@ -391,7 +395,7 @@ class SimulatedSocket:
     # Ends
 
     def fail(self, error: int) -> None:
-        """Fail the connection with this errno."""
+        """Fail the connection with this errno, and drop the bytes that were not read; do nothing if it is closed."""
         if self.is_closed:
             return
         self._error = error

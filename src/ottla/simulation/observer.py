@@ -1,5 +1,5 @@
-"""The observer checks invariants on all brokers several times per second. On request, it reports why the cluster has
-not recovered yet.
+"""The observer checks invariants on all brokers that serve clients, several times per second of virtual time while
+messages arrive. On request, it reports why the cluster has not recovered yet.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class WatchedReplica:
 
 
 class Observer:
-    """Checks leaders, epochs, watermarks, and the owners of partitions in groups."""
+    """Checks leaders, epochs, offsets such as the high watermark, and the owners of partitions in consumer groups."""
 
     def __init__(
         self,
@@ -174,7 +174,9 @@ class Observer:
             self._check_followers(partition, state)
 
     def _check_followers(self, partition: Partition, state: WrittenState) -> None:
-        """Check that every in-sync replica has all records that consumers may read."""
+        """Check that every in-sync replica has all records below the leader's high watermark. Replicas on brokers that
+        do not serve clients, or have lost power recently, are not checked.
+        """
         for broker, context in self._serving():
             replica = context.partitions.get(partition.topic_partition)
             if broker.id not in state.isr or replica is None or replica.failed or self._may_lack(broker):
@@ -197,7 +199,9 @@ class Observer:
                     self._add(f"{owner} and {member.id} of group {group.id} both have partition {partition.partition}")
 
     def on_ack(self, ack: Ack) -> None:
-        """Check that enough replicas have the acknowledged record."""
+        """Check that at most MAX_LACKING replicas lack the acknowledged record. Replicas on brokers that do not serve
+        clients, or have lost power recently, do not count.
+        """
         if ack.offset is None:
             return
         tp = TopicPartition(ORDERED, ack.sent.partition)

@@ -17,7 +17,7 @@ from ottla.simulation.event_loop import SimulatedLoop
 from ottla.simulation.process import Process, current
 
 FIRST_DESCRIPTOR: Final = 2_000_000
-"""The lowest descriptor of simulated pipes, above those of sockets."""
+"""The descriptors of simulated pipes are above this number, and so above those of sockets."""
 TYPICAL_DELAY_SECONDS: Final = 0.0005
 LATE_SHARE: Final = 0.05
 """The share of writes that arrive up to LATE_SECONDS later."""
@@ -31,7 +31,7 @@ class Pipe:
     def __init__(self, path: str) -> None:
         self.path = path
         self.available = 0
-        """Number of bytes to read."""
+        """The number of bytes that can be read."""
         self.ends: dict[PipeEnd, None] = {}
 
     @property
@@ -48,8 +48,8 @@ class PipeEnd:
         self.pipe, self.process, self.fd = pipe, process, fd
         self.reads, self.writes = reads, writes
         self.had_writer = writes or pipe.writers > 0
-        """Whether a writer has opened the pipe. Only then does a reader see the end of the pipe if there is no writer,
-        as in Linux.
+        """Whether there was a writer when this descriptor was opened, or has been one since. Only then does a reader
+        see the end of the pipe if there is no writer, as in Linux.
         """
 
     @property
@@ -77,7 +77,9 @@ class Pipes:
         return os.fspath(path) in self._pipes
 
     def open(self, path: Any, flags: int) -> int:
-        """Return the descriptor of an end, which is closed when the process dies."""
+        """Open a pipe in the current process, without blocking, and return the descriptor, which is closed when the
+        process dies. Raises OSError (ENXIO) if a pipe without readers is opened only for writing.
+        """
         os.stat(path)  # its name may have been deleted
         pipe, access = self._pipes[os.fspath(path)], flags & os.O_ACCMODE
         if access == os.O_WRONLY and not any(end.reads for end in pipe.ends):
@@ -131,7 +133,7 @@ class Pipes:
                 self._loop.polled.activate(end.fd)
 
     def held_by(self, host: str) -> Iterator[str]:
-        """Yield the paths of pipes that processes of a host have created and hold open."""
+        """Yield the paths of pipes that processes of a host hold open for both reading and writing."""
         for end in self.ends.values():
             if end.reads and end.writes and end.process.host == host:
                 yield end.pipe.path

@@ -1,4 +1,4 @@
-"""Simulated processes: their callbacks, tasks and sockets end, pause or continue with them."""
+"""Simulated processes. A process owns callbacks, tasks and sockets, which end, pause or continue with it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ class Process:
         self.host = host
         self.state = ProcessState.RUNNING
         self.clock_offset_ms = 0
-        """The number of milliseconds by which the wall clock of the host is ahead of the virtual time; it may jump."""
+        """The number of milliseconds by which the process's wall clock is ahead of the virtual time; it may jump."""
         self.workers: Executor | None = None
-        """The default executor."""
+        """The default executor of the event loop for this process; None before its first use."""
         self.on_death: list[Callable[[], None]] = []
-        """Called when the process dies, to do what the kernel does: close its sockets and release its locks."""
+        """Called when the process dies, to do what the kernel does, such as closing its sockets and releasing its
+        locks.
+        """
         self.deferred: list[asyncio.Handle] = []
         """Callbacks that were due while the process was paused."""
         self.remains: list[Any] = []
@@ -57,11 +59,11 @@ class Process:
         return self._context
 
     def run(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Call a function as part of this process."""
+        """Call a function as part of this process, and return its result."""
         return self.context.copy().run(call, *arguments)
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a task of this process."""
+        """Start a task of this process on the running event loop."""
         return asyncio.get_running_loop().create_task(work, context=self.context.copy())
 
     def add_task(self, task: asyncio.Task[Any]) -> None:
@@ -97,7 +99,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
 
 def current() -> Process:
-    """Return the process whose code is running."""
+    """Return the process whose code is running. Raises AssertionError if there is none."""
     process = PROCESS.get()
     assert process is not None, "this code does not run in a simulated process"
     return process

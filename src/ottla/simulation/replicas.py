@@ -1,4 +1,4 @@
-"""Reads the logs of stopped brokers, so that their replicas can be compared byte by byte up to their lowest high
+"""Reads the logs of stopped brokers, so that the batches of their replicas can be compared up to the lowest high
 watermark.
 """
 
@@ -15,7 +15,7 @@ from ottla.storage.checkpoints import HIGH_WATERMARKS, read_offsets
 
 
 class Batch(NamedTuple):
-    """A batch as it is stored on disk."""
+    """A batch as it is stored on disk: its offsets, and a digest of its bytes."""
 
     base_offset: int
     next_offset: int
@@ -30,7 +30,7 @@ class Replica(NamedTuple):
 
 
 def batches(folder: Path) -> Iterator[Batch]:
-    """Yield all batches of a partition's log, in order."""
+    """Yield all batches of the log in a partition's directory, in order."""
     for segment in sorted(folder.glob("*.log")):
         content = segment.read_bytes()
         for header, start, end in split(content):
@@ -38,7 +38,9 @@ def batches(folder: Path) -> Iterator[Batch]:
 
 
 def read_replicas(directories: Sequence[Path]) -> dict[TopicPartition, list[Replica]]:
-    """Return every partition's replicas, in the order of the brokers' log directories."""
+    """Return the replicas of each partition, in the order of the log directories in `directories`. Replicas without a
+    high watermark checkpoint are left out.
+    """
     result: dict[TopicPartition, list[Replica]] = {}
     for data in directories:
         for tp, high_watermark in read_offsets(data / HIGH_WATERMARKS).items():

@@ -57,31 +57,31 @@ writes.
 DRAIN_SECONDS: Final = 180.0
 """Time in seconds within which the clients must end: a delivery may take 120 s."""
 TIMEOUT_SECONDS: Final = 50.0
-"""Time in seconds within which open transactions of stopped producers must be aborted: their timeout is 10 s. As in
-Kafka, it is measured with the wall clock, so the jumps of clocks are added.
+"""Time in seconds within which open transactions of stopped producers must be aborted: their timeout is 10 or 20 s. As
+in Kafka, it is measured with the wall clock, so the jumps of clocks are added.
 """
 READ_SECONDS: Final = 20.0
 """Time in seconds after the end of the last transaction within which the members of the group must read every record.
 """
 MAX_AFTER_SECONDS: Final = 3600.0
-"""Virtual time in seconds within which a run must end after its load and the last fault. It is more than the sum of the
-limits above.
+"""Virtual time in seconds within which a run must end after its load and the last fault, more than the sum of the other
+limits.
 """
 LEAK_SECONDS: Final = 20
 """Time in seconds within which brokers must release the resources of clients that have stopped."""
 CLEANING_SECONDS: Final = 60
-"""Time in seconds within which the leaders must delete copies of segments that were not finished."""
+"""Time in seconds within which leaders must delete the objects of segments whose copying was not finished."""
 SHOWN: Final = 5
 """Maximum number of violations that are reported per promise."""
 EXTRAS: Final = 2
 """Number of workloads of a run in addition to those that every run has."""
 WORKLOADS: Final = (*(kind.TOPIC for kind in TOPIC_WORKLOADS), FlippedLeaders.TOPIC, LIMITED, "shared")
-"""The names of these additional workloads."""
+"""The names of the additional workloads, of which a run has EXTRAS."""
 RULES: Final = (JAVA, LIBRDKAFKA)
 MEMBERS: Final = "members"
 KILLER: Final = "member-killer"
 BASE: Final = ("producers", "transfers", "scripted", "single", "prober", MEMBERS, KILLER)
-"""The names of the clients that every run has."""
+"""The names of the clients that every run has, unless its plan leaves them out."""
 MEMORY: Final = Path("/dev/shm")
 PREFIX: Final = "ottla-simulation-"
 """Prefix of the names of the directories with the disks of a run."""
@@ -92,9 +92,9 @@ class Plan(NamedTuple):
 
     seed: int
     seconds: float = 120.0
-    """Virtual time with faults."""
+    """Virtual time in seconds in which faults begin."""
     kinds: tuple[str, ...] = ()
-    """Kinds of faults; all by default."""
+    """Kinds of faults; by default all, those of the object store only for tiered topics."""
     faults: tuple[Fault, ...] | None = None
     """Faults to use instead of those that the seed plans."""
     lasts: float = 0.0
@@ -110,13 +110,13 @@ class Plan(NamedTuple):
     store: str = ZOOKEEPER
     """The metadata store: "zookeeper" or "sqlite"."""
     is_tiered: bool = False
-    """Whether the topics are tiered, in an object store that sometimes fails."""
+    """Whether the topics of producers and transfers are tiered, in an object store that sometimes fails."""
     records_requests: bool = False
     """Whether to record requests in the timeline and logs in the outcome, for the story of a violation."""
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments of the command that runs this plan again."""
+        """The arguments of `python -m ottla.simulation` that run this plan again, without `records_requests`."""
         arguments = ["--seed", str(self.seed), "--seconds", f"{self.seconds:g}", "--store", self.store]
         arguments += [word for kind in self.kinds for word in ("--fault", kind)]
         arguments += [word for name in self.workloads for word in ("--workload", name)]
@@ -130,7 +130,7 @@ class Plan(NamedTuple):
 
 
 class RunOutcome(NamedTuple):
-    """The result of a run."""
+    """The result of a run, with the seed of its plan."""
 
     seed: int
     violations: list[str]
@@ -142,23 +142,23 @@ class RunOutcome(NamedTuple):
     faults: list[Fault]
     timeline: list[str]
     began: float = 0.0
-    """The virtual time at which the times of faults begin."""
+    """The virtual time in seconds from which the times of the plan's faults count."""
     clients: tuple[str, ...] = ()
     """The names of the clients that can be left out."""
     logs: tuple[str, ...] = ()
-    """The batches of the partitions that violations name, per broker, with `Plan.records_requests`."""
+    """The batches of the partitions that violations name, per broker; only with `Plan.records_requests`."""
 
     met: frozenset[str] = frozenset()
-    """The transitions, error codes and pairs of faults of the run (`reporting/recorder.py`)."""
+    """The coverage items of the run, such as transitions, errors and pairs of faults (`reporting/recorder.py`)."""
 
     @property
     def promises(self) -> list[str]:
-        """The promises that were broken, without their details."""
+        """The promise that each violation breaks, without the details. A promise may occur more than once."""
         return [violation.partition(": ")[0] for violation in self.violations]
 
 
 class Simulation:
-    """A run. It raises no exceptions: every failure is reported as a violation."""
+    """A run. An exception that ends it is reported as a violation, like a broken promise."""
 
     def __init__(self, run_plan: Plan, directory: Path) -> None:
         self.plan = run_plan
@@ -216,7 +216,7 @@ class Simulation:
 
     def _violate(self, promise: str, what: Sequence[str]) -> None:
         for one in what[:SHOWN]:
-            self.world.timeline.note("checker", f"VIOLATION {promise}: {one}")
+            self.world.timeline.note("checker", f"VIOLATION {promise}: {one}", is_violation=True)
             self.violations.append(f"{promise}: {one}")
 
     async def _until_violation(self) -> None:
@@ -230,7 +230,7 @@ class Simulation:
         main.result()
 
     def _violations_so_far(self) -> dict[str, list[str]]:
-        """Return the violations that have been detected so far, by promise."""
+        """Return the violations of the promises that are checked during the run, by promise."""
         return {
             "no exception is unhandled": self.world.unhandled,
             "leaders and watermarks": self.observer.violations,
@@ -312,7 +312,7 @@ class Simulation:
         }
 
     def _extras(self) -> dict[str, list[Workload]]:
-        """Return the additional workloads of this run."""
+        """Return all additional workloads by name. The run starts those that it has chosen."""
         accepted: set[tuple[int, int]] = set()
         extras: dict[str, list[Workload]] = {kind.TOPIC: [kind(self.cluster, self.history)] for kind in TOPIC_WORKLOADS}
         extras[FlippedLeaders.TOPIC] = [FlippedLeaders(self.cluster, self.history)]
@@ -322,7 +322,7 @@ class Simulation:
 
     async def _recover(self) -> None:
         """Start the brokers that are down, wait until all brokers serve clients and all replicas are in sync, and check
-        that every partition accepts writes.
+        that every partition of ORDERED accepts writes. Each takes RECOVERY_SECONDS at most.
         """
         self.history.calm.set()
         for broker in self.cluster.brokers:
@@ -426,14 +426,16 @@ class Simulation:
 
 
 def run(run_plan: Plan) -> RunOutcome:
-    """Run a simulation in this process. Afterwards, production code in this process can run only in simulations."""
+    """Run a plan in this process, and return its outcome. Afterwards, production code in this process can run only in
+    simulations.
+    """
     with directory_of_run() as directory:
         return Simulation(run_plan, directory).run()
 
 
 @contextlib.contextmanager
 def directory_of_run() -> Iterator[Path]:
-    """Make a directory for the disks of a run, and remove it at the end.
+    """Context manager: create a directory for the disks of a run, in memory if possible, and remove it at the end.
 
     Its path has the same length in every process, because messages that name a file contain the length of its path.
     """
@@ -445,7 +447,7 @@ def directory_of_run() -> Iterator[Path]:
 
 
 def remove_directories(pid: int) -> None:
-    """Remove the directories of runs in a process that was killed."""
+    """Remove the directories of the runs of a process that was killed."""
     for directory in _parent_directory().glob(f"{_prefix(pid)}*"):
         shutil.rmtree(directory, ignore_errors=True)
 

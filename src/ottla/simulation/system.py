@@ -1,7 +1,8 @@
 """Replaces time, randomness, files, sockets and threads in the production modules with simulated ones.
 
-Every module of Ottla that has `os`, `socket`, `time` or another such module among its globals gets the simulated one,
-so new modules are covered without a list. Imports within functions would not be replaced; a test forbids them.
+Every module of Ottla outside the simulation that has `os`, `socket`, `time` or another such object among its globals,
+or as the default value of a parameter, gets the simulated one, so new modules are covered without a list. Imports
+within functions would not be replaced; a test forbids them.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class TimeModule(types.ModuleType):
 
 
 class Randomness:
-    """Random bytes and ids."""
+    """Random bytes and ids from the seed, with the names of the functions that they replace."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -115,7 +116,7 @@ class Randomness:
 
 
 class FcntlModule(types.ModuleType):
-    """Stands in for `fcntl`: locks are released when their process dies."""
+    """Stands in for the module `fcntl` in production code. `flock` locks a file until the process dies."""
 
     def __init__(self, disks: Disks) -> None:
         super().__init__("fcntl")
@@ -171,11 +172,10 @@ def install(
     resolve: Callable[[str], str],
     open_log: Callable[..., Log] = production_open_log,
 ) -> None:
-    """Replace the parts of the operating system that production code uses. This cannot be undone in this process.
+    """Replace the parts of the operating system that production code uses. This cannot be undone in this process, but a
+    later call replaces the previous simulation.
 
-    `open_log`: the function that opens logs; it may check them as well.
-
-    A later call replaces the previous simulation.
+    `resolve`: returns the address of a host name. `open_log`: opens logs; it may check them as well.
     """
     randomness = Randomness(rng)
     clock = TimeModule(loop)

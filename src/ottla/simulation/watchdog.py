@@ -12,15 +12,16 @@ from typing import Final
 from ottla.simulation.event_loop import SimulatedLoop, StuckError
 
 CALLBACK_SECONDS: Final = 15.0
-"""CPU time in seconds after which a callback counts as stuck. The longest ones take less than a second."""
+"""CPU time in seconds between two checks. A callback that is running at both of them counts as stuck."""
 FRAMES: Final = 4
 """Number of stack frames in the message of the error, the innermost ones."""
 
 
 @contextlib.contextmanager
 def watched(loop: SimulatedLoop, seconds: float = CALLBACK_SECONDS) -> Iterator[None]:
-    """Raise StuckError in the running code if the loop completes no iteration within this CPU time; the message
-    contains the stack. Then end the loop, even if that code catches the error.
+    """Context manager: raise StuckError in the running code if the loop completes no iteration between two checks,
+    which take place after each `seconds` of CPU time. The message contains the stack. Then end the loop, even if the
+    code catches the error.
 
     The CPU time of this process is measured, so a busy machine does not matter. Use it in the main thread, and do not
     nest it.

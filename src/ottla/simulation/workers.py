@@ -15,7 +15,9 @@ TYPICAL_SECONDS: Final = 0.002
 
 
 class SimulatedExecutor(Executor):
-    """Behaves like a pool of one thread: it runs one work item after the other, each after a delay."""
+    """Behaves like a pool of one thread: it runs one work item after the other on the event loop, each after a
+    delay.
+    """
 
     loop: SimulatedLoop
     rng: random.Random
@@ -33,11 +35,11 @@ class SimulatedExecutor(Executor):
         return work
 
     def run_later(self, call: Callable[[], object], /) -> None:
-        """Queue a call, as `storage.append_writer.WriterThread` does."""
+        """Queue a call, like `run_later` of `storage.append_writer.WriterThread`, for which this class stands in."""
         self.submit(call)
 
     def wait(self) -> None:
-        """Run the queued items immediately."""
+        """Run all queued items immediately, like `wait` of `storage.append_writer.WriterThread`."""
         while self._queue:
             self._queue.popleft().run()
 
@@ -66,7 +68,9 @@ class SimulatedExecutor(Executor):
 
 
 class SimulatedWork(Future[Any]):
-    """A work item. Waiting for it takes no virtual time."""
+    """A work item. Waiting for its result runs the items before it and the item itself immediately, without virtual
+    time.
+    """
 
     def __init__(self, executor: SimulatedExecutor, call: Callable[[], Any]) -> None:
         super().__init__()

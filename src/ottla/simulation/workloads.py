@@ -1,4 +1,4 @@
-"""The workloads of a simulation, with Ottla's asynchronous clients. They record their results in the history."""
+"""The basic workloads of a simulation, with Ottla's asynchronous clients. They record their results in the history."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ MAX_UNANSWERED: Final = 300
 MAX_IN_BURST: Final = 12
 FILLED_SHARE: Final = 0.4
 MAX_FILLER: Final = 2000
-"""Maximum bytes of the header that some records have, so that batches are longer than a sector."""
+"""Exclusive limit in bytes of the header that some records have, so that some batches are longer than a sector."""
 KILL_SECONDS: Final = 30.0
 """Mean time in seconds between two kills of group members."""
 DEAD_SECONDS: Final = 8.0
 PROCESSING_SECONDS: Final = 0.3
-"""Typical time in seconds that a group member takes to process the records of a poll."""
+"""Mean time in seconds that a group member takes to process the records of a poll."""
 SILENCE_SECONDS: Final = 5.0
-"""Mean time in seconds between two bursts, or two transactions."""
+"""Mean time in seconds between two bursts of a producer, or two transactions."""
 
 CLOCK: Final = SystemClock()
 """The clock of the producers. With `SYSTEM_CLOCK`, their compiled code would read the real time."""
@@ -73,7 +73,7 @@ class Workload:
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the process."""
+        """Start `run` in a new process on a host with the name of the client."""
         self.process = self.world.start_process(self.name, self.name)
         self.task = self.process.start(self._main())
 
@@ -85,7 +85,7 @@ class Workload:
             self.history.ended[self.name] = repr(error)
 
     async def run(self) -> None:
-        """Work until `history.stopping` is set."""
+        """Work until `history.stopping` is set. A KafkaError that it raises is recorded in `history.ended`."""
         raise NotImplementedError
 
     @property
@@ -99,13 +99,15 @@ class Workload:
         await asyncio.sleep(self.rng.expovariate(1 / typical_seconds))
 
     async def rest(self, typical_seconds: float) -> None:
-        """Pause, and then wait while all clients rest."""
+        """Pause for a random time with this mean, and then wait while all clients rest."""
         await self.pause(typical_seconds)
         await self.world.busy.wait()
 
 
 class OrderedProducer(Workload):
-    """An idempotent producer, which sends numbered records to each partition in bursts."""
+    """An idempotent producer, which sends records, numbered per partition, to random partitions of ORDERED in
+    bursts.
+    """
 
     async def run(self) -> None:
         producer = aio.KafkaProducer(
@@ -155,7 +157,9 @@ class OrderedProducer(Workload):
 
 
 class Transfer(Workload):
-    """A transactional producer: it consumes one partition and writes two records per consumed record, exactly once."""
+    """A transactional producer: it consumes one partition of ORDERED, and writes two records to TRANSFERS per consumed
+    record, exactly once.
+    """
 
     def __init__(self, world: World, number: int, bootstrap_servers: str, history: History) -> None:
         super().__init__(world, f"transfer-{number}", bootstrap_servers, history)
@@ -212,7 +216,9 @@ class Transfer(Workload):
         consumer.seek(self._source, committed or 0)
 
     async def _transaction(self, producer: aio.KafkaProducer, consumer: aio.KafkaConsumer, offsets: list[int]) -> bool:
-        """Run one transaction over these records, and return whether it was committed."""
+        """Run one transaction over the records with these offsets, and return whether it was committed. It is aborted
+        after an error, and at random.
+        """
         self._attempts += 1
         attempt = Attempt(self.name, self._attempts, tuple(offsets))
         self.history.attempts.append(attempt)
@@ -248,7 +254,9 @@ class Transfer(Workload):
         return False
 
     async def _last_committed(self) -> int | None:
-        """Return the committed offset at the end of the run; None if it cannot be determined."""
+        """Return the committed source offset at the end of the run; None if it cannot be determined. A transaction that
+        is still open is ended first.
+        """
         for _ in range(20):
             producer = aio.KafkaProducer(clock=CLOCK, **self.options, transactional_id=self.name, max_block_ms=20_000)
             consumer = self._consumer()
@@ -267,7 +275,7 @@ class Transfer(Workload):
 
 
 class Member(Workload):
-    """A member of a consumer group."""
+    """A member of GROUP, which consumes ORDERED and TRANSFERS with the classic or the consumer protocol."""
 
     def __init__(
         self, world: World, number: int, bootstrap_servers: str, history: History, *, group_protocol: str
@@ -277,7 +285,7 @@ class Member(Workload):
         self._options: dict[str, Any] = {"group_protocol": group_protocol}
         self.is_classic = group_protocol == "classic"
         self.identities: list[tuple[str, int]] = []
-        """The member id and generation (or member epoch) of each assignment."""
+        """The member id and generation (or member epoch) of each assignment, the latest one last."""
         if self.is_classic:
             # JoinGroup may take max.poll.interval.ms, and as long a coordinator without power is not missed
             self._options |= {
@@ -330,7 +338,7 @@ class Member(Workload):
 
 
 class MemberKiller(Workload):
-    """Kills members of the group, and starts them again with new member ids."""
+    """Kills members of the group, and starts them again with new member ids, until the faults have ended."""
 
     def __init__(self, world: World, history: History, members: Sequence[Member]) -> None:
         super().__init__(world, "member-killer", "", history)
@@ -365,7 +373,7 @@ class _Listener(ConsumerRebalanceListener):
 
 
 async def read_all(options: dict[str, Any], topic: str) -> list[StoredRecord]:
-    """Return the committed records of a topic, read by a consumer in the current process."""
+    """Return the committed records of all partitions of a topic, read by a consumer in the current process."""
     partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     stored: list[StoredRecord] = []
     async with aio.KafkaConsumer(
@@ -381,7 +389,7 @@ async def read_all(options: dict[str, Any], topic: str) -> list[StoredRecord]:
 
 
 async def in_process(world: World, name: str, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    """Run a coroutine in a new client process."""
+    """Run the coroutine that `work` returns in a new client process, return its result, and kill the process."""
     process = world.start_process(name, name)
 
     async def run() -> Any:

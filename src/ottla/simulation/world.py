@@ -1,4 +1,4 @@
-"""One simulation: its loop, network, disks, ZooKeeper and processes, and the timeline of a run."""
+"""One simulation: its loop, network, disks, stores and processes, and the timeline of a run."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ ZOOKEEPER: Final = "zookeeper"
 SQLITE: Final = "sqlite"
 """The metadata stores: ZooKeeper for a cluster, and the embedded one for a node of several brokers."""
 MAX_EVENTS: Final = 100_000
-"""Maximum number of lines that the timeline stores."""
+"""Maximum number of lines that the timeline stores, apart from violations."""
 
 
 class Timeline(logging.Handler):
-    """The events of a run with their virtual times: log lines of all processes, faults, and results of clients."""
+    """The events of a run with their virtual times, such as log lines of all processes, faults, and results of
+    clients.
+    """
 
     def __init__(self, loop: SimulatedLoop, directory: Path) -> None:
         super().__init__(logging.INFO)
@@ -53,10 +55,12 @@ class Timeline(logging.Handler):
             text += f": {record.exc_info[1]!r}"
         self.note("-" if process is None else process.name, f"{record.levelname} {text}")
 
-    def note(self, process: str, text: str) -> str:
-        """Add a line. Return its text without the name of the run's directory, which differs from run to run."""
+    def note(self, process: str, text: str, *, is_violation: bool = False) -> str:
+        """Add a line, unless there are MAX_EVENTS and it is no violation. Return its text without the name of the run's
+        directory, which differs from run to run.
+        """
         text = text.replace(self._directory, "")
-        if len(self.lines) < MAX_EVENTS:
+        if is_violation or len(self.lines) < MAX_EVENTS:
             self.lines.append(f"{self._loop.time():10.4f} {process:12} {text}")
         return text
 
@@ -93,9 +97,9 @@ class World:
         """Set while clients work. Between the faults they rest, so that the time until the next ones costs little."""
         self.busy.set()
         self.clock_offsets_ms = {0}
-        """The milliseconds by which wall clocks of hosts have been ahead of the virtual time."""
+        """The milliseconds by which wall clocks of processes have been ahead of the virtual time; negative: behind."""
         self.unhandled: list[str] = []
-        """Exceptions that no code has caught."""
+        """Descriptions of the exceptions that reached the event loop's exception handler."""
         self.network.on_message = self._on_message
         self.partition_states = PartitionStates(lambda topic: topic == UNCLEAN, self.loop.time)
         self.metadata.on_write = self.partition_states.on_write
@@ -105,7 +109,9 @@ class World:
         self.object_store = SimulatedStorage.store = ObjectStore(random.Random(f"objects of {seed}"))
 
     def install(self) -> None:
-        """Replace the parts of the operating system that production code uses with simulated ones."""
+        """Replace the parts of the operating system that production code uses with simulated ones, send log lines of
+        Ottla and asyncio to the timeline only, and disable the garbage collector.
+        """
         import kazoo.client
 
         system.install(
@@ -132,7 +138,7 @@ class World:
         gc.disable()
 
     def resolve(self, name: str) -> str:
-        """Return the address of a host name."""
+        """Return the address of a host name; an address is returned unchanged. Raises OSError for an unknown name."""
         if name[:1].isdigit():
             return name
         if name not in self.hosts:
@@ -150,15 +156,15 @@ class World:
         return self.hosts[name]
 
     def start_process(self, name: str, host: str) -> Process:
-        """Return a process on a host."""
+        """Return a new process on a host, which is added if it is new. The process runs nothing yet."""
         process = Process(name, self.add_host(host))
         process.on_death.append(lambda: self.network.close_sockets_of(process))
         return process
 
     def run(self, main: Coroutine[Any, Any, None], max_seconds: float = math.inf) -> None:
-        """Run the simulation to its end.
+        """Run the simulation until `main` ends, and raise its error if it has one.
 
-        Raises StuckError if that takes longer than `max_seconds` of virtual time, or if a callback does not return.
+        Raises StuckError if that takes longer than `max_seconds` of virtual time, or if the simulation cannot continue.
         """
         asyncio.set_event_loop(self.loop)
         if max_seconds < math.inf:
@@ -169,18 +175,20 @@ class World:
 
     @property
     def clock_difference_seconds(self) -> float:
-        """The largest difference in seconds between two wall clocks of the run: a time stored by one host and compared
-        by another may seem to be that much later.
+        """The largest difference in seconds between two wall clocks of the run: a time stored by one process and
+        compared by another may seem to be that much later.
         """
         return (max(self.clock_offsets_ms) - min(self.clock_offsets_ms)) / 1000
 
     @property
     def trace_hash(self) -> str:
-        """A hash of all messages with their order and times: equal for two runs of the same seed."""
+        """A hash of all messages and of the lines of `note`, with their order and times: equal for two runs of a
+        plan.
+        """
         return self._hash.hexdigest()
 
     def note(self, process: str, text: str) -> None:
-        """Add a line to the timeline and to the trace."""
+        """Add a line to the timeline and to the hash of the trace."""
         text = self.timeline.note(process, text)
         self._hash.update(f"{self.loop.time():.9f} {process} {text}".encode())
 

@@ -270,6 +270,14 @@ class TimeIndex(Index):
         i = self.find(timestamp)
         return self.base_offset if i < 0 else self.base_offset + self.entry(i)[1]
 
+    def _remove_zero_tail(self) -> None:
+        """Ignore the zeros after the entries, but not an only entry: timestamp 0 at the base offset.
+
+        The files that Kafka preallocates have space for more than one entry.
+        """
+        if self.entries > 1:
+            super()._remove_zero_tail()
+
     @property
     def last_timestamp(self) -> int:
         """The timestamp in ms of the last entry, which is the highest; -1 if there are no entries."""

@@ -1,1 +1,1 @@
-"""Pytest fixtures that run a broker in the test process, for tests of programs that use Kafka."""
+"""Pytest fixtures that run brokers in the test process, for tests of programs that use Kafka."""

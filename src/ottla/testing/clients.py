@@ -1,4 +1,4 @@
-"""Factories of clients, connected to the broker of the test and closed at its end."""
+"""Factories of clients, which are connected to the broker of the test and closed at the end of the test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.client.producer.producer import KafkaProducer
 
 CLOSE_SECONDS = 10.0
-"""Maximum time in seconds that a producer or consumer may take to close at the end of the test."""
+"""Maximum time in seconds that a producer, consumer or share consumer may take to close at the end of the test."""
 
 
 class _Factory:
@@ -34,7 +34,7 @@ class ProducerFactory(_Factory):
     """Creates producers: `ottla_producer(acks="all")` takes the options of `KafkaProducer`."""
 
     def __call__(self, **options: Unpack[ProducerOptions]) -> KafkaProducer:
-        """Create a producer."""
+        """Create a producer. `bootstrap_servers` is by default the address of the test's broker."""
         from ottla.client.producer.producer import KafkaProducer
 
         options.setdefault("bootstrap_servers", self._servers)
@@ -50,7 +50,7 @@ class ConsumerFactory(_Factory):
     """
 
     def __call__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> KafkaConsumer:
-        """Create a consumer, which subscribes to the topics."""
+        """Create a consumer, which subscribes to the topics if there are any."""
         from ottla.client.consumer.consumer import KafkaConsumer
 
         consumer = KafkaConsumer(*topics, **_for_tests(options, self._servers))
@@ -70,7 +70,7 @@ class ShareConsumerFactory(_Factory):
     """
 
     def __call__(self, *topics: str, **options: Unpack[ShareConsumerOptions]) -> KafkaShareConsumer:
-        """Create a share consumer, which subscribes to the topics."""
+        """Create a share consumer, which subscribes to the topics if there are any."""
         from ottla.client.consumer.share.share_consumer import KafkaShareConsumer
 
         options.setdefault("bootstrap_servers", self._servers)
@@ -83,7 +83,7 @@ class AdminFactory(_Factory):
     """Creates admin clients: `ottla_admin()` takes the options of `KafkaAdminClient`."""
 
     def __call__(self, **options: Unpack[AdminOptions]) -> KafkaAdminClient:
-        """Create an admin client."""
+        """Create an admin client. `bootstrap_servers` is by default the address of the test's broker."""
         from ottla.client.admin.admin import KafkaAdminClient
 
         options.setdefault("bootstrap_servers", self._servers)
@@ -118,7 +118,7 @@ class TopicFactory:
 
 
 class AsyncClients:
-    """The asyncio clients of one test. The task of the test closes them after its last statement."""
+    """The asyncio clients of one test. The task of the test closes them when the test function has ended."""
 
     def __init__(self, bootstrap_servers: str, before_close: Callable[[], object]) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -126,7 +126,7 @@ class AsyncClients:
         self._before_close = before_close
 
     def closing(self, test: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-        """Return the test function with an additional last step, which closes the clients.
+        """Return the test function with an additional last step, which calls `before_close` and closes the clients.
 
         A fixture cannot do this for both asyncio plugins: pytest-asyncio and anyio run only their own fixtures on the
         event loop of the test.
@@ -144,7 +144,7 @@ class AsyncClients:
 
 
 class _AsyncFactory:
-    """Starts clients, which the test closes."""
+    """Starts clients, which `AsyncClients` closes when the test function has ended."""
 
     def __init__(self, clients: AsyncClients) -> None:
         self._clients = clients
@@ -154,7 +154,7 @@ class AsyncProducerFactory(_AsyncFactory):
     """Starts asyncio producers: `await ottla_aio_producer(acks="all")`."""
 
     async def __call__(self, **options: Unpack[ProducerOptions]) -> aio.KafkaProducer:
-        """Start a producer."""
+        """Create a producer, start it, and return it."""
         from ottla.client.producer.async_producer import KafkaProducer
 
         options.setdefault("bootstrap_servers", self._clients.bootstrap_servers)
@@ -171,7 +171,7 @@ class AsyncConsumerFactory(_AsyncFactory):
     """
 
     async def __call__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> aio.KafkaConsumer:
-        """Start a consumer, which subscribes to the topics."""
+        """Create a consumer, which subscribes to the topics if there are any, start it, and return it."""
         from ottla.client.consumer.async_consumer import KafkaConsumer
 
         consumer = KafkaConsumer(*topics, **_for_tests(options, self._clients.bootstrap_servers))
@@ -184,7 +184,7 @@ class AsyncShareConsumerFactory(_AsyncFactory):
     """Starts asyncio share consumers: `await ottla_aio_share_consumer("topic", group_id="g")`."""
 
     async def __call__(self, *topics: str, **options: Unpack[ShareConsumerOptions]) -> aio.KafkaShareConsumer:
-        """Start a share consumer, which subscribes to the topics."""
+        """Create a share consumer, which subscribes to the topics if there are any, start it, and return it."""
         from ottla.client.consumer.share.async_share_consumer import KafkaShareConsumer
 
         options.setdefault("bootstrap_servers", self._clients.bootstrap_servers)
@@ -198,7 +198,7 @@ class AsyncAdminFactory(_AsyncFactory):
     """Starts asyncio admin clients: `await ottla_aio_admin()`."""
 
     async def __call__(self, **options: Unpack[AdminOptions]) -> aio.KafkaAdminClient:
-        """Start an admin client."""
+        """Create an admin client, start it, and return it."""
         from ottla.client.admin.async_admin import KafkaAdminClient
 
         options.setdefault("bootstrap_servers", self._clients.bootstrap_servers)

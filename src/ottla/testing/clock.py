@@ -9,7 +9,8 @@ from ottla.errors import ConfigurationError
 
 
 class BrokerClock:
-    """Advances the clock of a broker and its timers: retention, session and transaction timeouts, quotas, long polls.
+    """Advances the clock of a broker and its timers, such as those of retention, session and transaction timeouts,
+    quotas and long polls.
 
     It does not affect the clients' clocks, the limits for idle connections, or the sessions of a cluster's brokers in
     the metadata store. For the brokers of a cluster, an advance is like a pause of all of them.
@@ -21,7 +22,7 @@ class BrokerClock:
     def advance(self, seconds: float | timedelta) -> None:
         """Advance the clock by seconds or a timedelta. Return when the timers that are due have run.
 
-        Raises ConfigurationError for a negative time.
+        Raises ConfigurationError for a negative time, or if the broker was created without a clock.
         """
         value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
         if value < 0:

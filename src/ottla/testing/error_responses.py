@@ -1,5 +1,5 @@
-"""Error responses of APIs whose responses have no single field for an error. `broker/dispatch` creates those of the
-other APIs.
+"""Error responses to Fetch, and to requests whose response must contain more than errors. `broker/error_responses`
+creates those of other APIs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ put into its response.
 
 
 def fetch_response(request: FetchRequest, error: KafkaError, context: RequestContext) -> FetchResponse:
-    """Return a response with the error in each partition of the request and of the client's fetch session.
+    """Return a response with the error in each partition of the request and of the fetch session that it names.
 
     The response has no fetch session id, so the client opens a new session: the broker's session has not advanced.
     """
@@ -40,7 +40,7 @@ def fetch_response(request: FetchRequest, error: KafkaError, context: RequestCon
 
 
 def overwrite(response: Struct, version: int, error: KafkaError) -> None:
-    """Set every error code in a response to that of `error`."""
+    """Set every error code in a response, also within its arrays, to that of `error`. `version` is the API version."""
     target: Any = response
     for field in response.FIELDS:
         if not field.in_version(version):

@@ -1,4 +1,6 @@
-"""The steps of a fault, which are taken before the broker handles a request, and its outcome. Event loop only."""
+"""The steps of a fault, which are taken before the broker handles a request, and its outcome. Event loop only, except
+for `Gate.open`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class FaultyRequest:
 
     @property
     def name(self) -> str:
-        """A description of the request for error messages: its API and client id."""
+        """The API and client id of the request, for error messages."""
         return f"{self.entry.name} of client {self.context.client_id!r}"
 
     async def response(self) -> Response | None:
@@ -55,7 +57,7 @@ class FaultyRequest:
         return await answer if isinstance(answer, Awaitable) else answer
 
     def disconnect(self, reason: str) -> NoReturn:
-        """Close the connection, by raising CloseConnectionError with the reason."""
+        """Raise CloseConnectionError with the reason, so that the broker closes the connection."""
         raise CloseConnectionError(f"ottla_faults: {self.name}: {reason}")
 
 
@@ -64,14 +66,14 @@ Outcome = Callable[[FaultyRequest], Awaitable[Response | None]]
 
 
 class Gate:
-    """Holds requests until it is opened, by any thread."""
+    """Holds requests until it is opened. `open` may be called in any thread, `wait` on the event loop."""
 
     def __init__(self) -> None:
         self._is_open = False
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def open(self) -> None:
-        """Let the waiting requests continue, and hold no further ones."""
+        """Let the waiting requests continue, and hold no further ones. Thread-safe."""
         self._is_open = True
         for loop, event in list(self._waiters):
             loop.call_soon_threadsafe(event.set)
@@ -92,17 +94,19 @@ class Gate:
 
 
 async def handle(faulty: FaultyRequest) -> Response | None:
-    """Handle the request as usual."""
+    """Have the broker handle the request as usual, and return its response."""
     return await faulty.response()
 
 
 async def disconnect(faulty: FaultyRequest) -> Response | None:
-    """Close the connection; the request is not handled."""
+    """Raise CloseConnectionError, so that the connection is closed and the request is not handled."""
     faulty.disconnect("the connection is closed before the request is handled")
 
 
 async def lose_response(faulty: FaultyRequest) -> Response | None:
-    """Handle the request, and close the connection instead of responding."""
+    """Have the broker handle the request, and raise CloseConnectionError, so that the connection is closed without a
+    response.
+    """
     try:
         release_records(await faulty.response())
     except KafkaError:
@@ -120,8 +124,8 @@ def release_records(response: Any) -> None:
 
 
 def drop(gate: Gate) -> Outcome:
-    """Return an outcome that does not respond. The connection stays open until the client closes it or the gate is
-    opened.
+    """Return an outcome that neither handles the request nor responds. The connection stays open until the client
+    closes it, or the gate is opened.
     """
 
     async def outcome(faulty: FaultyRequest) -> Response | None:
@@ -134,7 +138,7 @@ def drop(gate: Gate) -> Outcome:
 
 
 def fail(error: KafkaError) -> Outcome:
-    """Return an outcome that responds with an error. The request is not handled, except for those in `OVERWRITTEN`."""
+    """Return an outcome that responds with an error. The request is not handled, unless its API is in `OVERWRITTEN`."""
 
     async def outcome(faulty: FaultyRequest) -> Response | None:
         if isinstance(faulty.request, FetchRequest):
@@ -150,8 +154,8 @@ def fail(error: KafkaError) -> Outcome:
 
 
 def throttle(seconds: float) -> Outcome:
-    """Return an outcome that handles the request and responds with a throttle time. During that time, the broker does
-    not read from the connection.
+    """Return an outcome that handles the request and responds with a throttle time. The broker does not read from the
+    connection for `seconds`.
     """
 
     async def outcome(faulty: FaultyRequest) -> Response | None:
@@ -168,7 +172,7 @@ def throttle(seconds: float) -> Outcome:
 
 
 def delay(seconds: float, gate: Gate) -> Step:
-    """Return a step that waits for some time, or until the gate is opened."""
+    """Return a step that waits for `seconds`, or until the gate is opened."""
 
     async def step(_: FaultyRequest) -> None:
         try:
@@ -190,7 +194,7 @@ def hold(gate: Gate) -> Step:
 
 
 def call(function: Callable[[], object]) -> Step:
-    """Return a step that calls a function in a separate thread, so that the function may block."""
+    """Return a step that calls a function in a separate thread, where it may block, and waits for its end."""
 
     async def step(_: FaultyRequest) -> None:
         await asyncio.to_thread(function)
@@ -200,7 +204,7 @@ def call(function: Callable[[], object]) -> Step:
 
 def move_partition(to: int | None) -> Step:
     """Return a step that moves the leader of the request's first partition to the broker `to` (None: another in-sync
-    replica).
+    replica). It raises ConfigurationError if the request names no partition.
     """
 
     async def step(faulty: FaultyRequest) -> None:
@@ -215,7 +219,7 @@ def move_partition(to: int | None) -> Step:
 
 def move_coordinator(to: int | None) -> Step:
     """Return a step that moves the coordinator of the request's transactional id or, if it has none, of its group to
-    the broker `to` (None: another in-sync replica).
+    the broker `to` (None: another in-sync replica). It raises ConfigurationError if the request names neither.
     """
 
     async def step(faulty: FaultyRequest) -> None:
@@ -232,7 +236,8 @@ def move_coordinator(to: int | None) -> Step:
 
 async def fence_producer(faulty: FaultyRequest) -> None:
     """Increment the producer epoch of the request's transactional id, as a new producer with this id does when it
-    starts.
+    starts. Raises ConfigurationError if the request names no transactional id, or it has no producer, and TimeoutError
+    after MOVE_SECONDS.
     """
     ids = request_resources.transactional_ids(faulty.request)
     if not ids:
@@ -243,7 +248,7 @@ async def fence_producer(faulty: FaultyRequest) -> None:
 
 
 async def _fenced(broker: Broker, transactional_id: str) -> bool:
-    """Fence a producer through its coordinator. Return False if this has to be retried."""
+    """Fence the producer of a transactional id through its coordinator. Return False if this has to be retried."""
     for node in broker.nodes.values():
         transactions = node.context.transactions
         try:
@@ -260,7 +265,9 @@ async def _fenced(broker: Broker, transactional_id: str) -> bool:
 
 
 async def expire_member(faulty: FaultyRequest) -> None:
-    """Remove the member that sends the request from its group, as after its session timeout."""
+    """Remove the member that sends the request from its group, as after its session timeout. Raises ConfigurationError
+    if the request names no member, or the group does not have it.
+    """
     group_id, member_id = (getattr(faulty.request, name, "") for name in ("group_id", "member_id"))
     if not group_id or not member_id:
         raise ConfigurationError(f"expire_member: {faulty.name} names no member of a group")

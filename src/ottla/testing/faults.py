@@ -1,9 +1,9 @@
-"""Faults of a broker, for tests of programs that use Kafka: requests that are delayed, lost, or rejected.
+"""Faults of a broker, for tests of programs that use Kafka: requests that are, for example, delayed, lost or rejected.
 
     ottla_faults.on("Produce", topic="orders").lose_response()
     ottla_faults.on("OffsetCommit", group="billing", nth=2).fail("REBALANCE_IN_PROGRESS")
 
-They are in the broker, so they apply to every client: Ottla's, confluent-kafka, kafka-python, Java.
+The faults are in the broker, so they apply to every client: Ottla's, confluent-kafka, kafka-python, Java.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ API_NAMES = frozenset(entry.name for entry in SUPPORTED_APIS)
 ERRORS = {error.name: error for error in BY_CODE.values()}
 WAIT_SECONDS = 10.0
 SHOWN_REQUESTS = 10_000
-"""Number of the most recent requests that are counted in the message about a fault without a matching request."""
+"""Number of the most recent requests that are counted in error messages."""
 
 
 class Fault:
-    """One fault: which requests it applies to, and what happens to them. Its methods return the fault, so that calls
-    can be chained: `.delay(0.5).fail("NOT_COORDINATOR")`.
+    """One fault: which requests it applies to, and what happens to them. The methods that add a step or an outcome
+    return the fault, so that calls can be chained: `.delay(0.5).fail("NOT_COORDINATOR")`.
 
     Without an outcome (`fail`, `drop`, `disconnect`, `lose_response`, `throttle`), the request is handled after the
     other steps.
@@ -71,15 +71,18 @@ class Fault:
     # Outcomes
 
     def fail(self, error: str | type[KafkaError] | KafkaError) -> Self:
-        """Respond with an error instead of handling the request. The response has the error for all partitions.
+        """Respond with an error instead of handling the request. The response has the error for all partitions. Only
+        Metadata requests are handled, and get the error in all parts of their response.
 
-        `error`: Kafka's name, such as `"NOT_LEADER_OR_FOLLOWER"`, or a class of `ottla.errors`.
+        `error`: Kafka's name, such as `"NOT_LEADER_OR_FOLLOWER"`, or a class or instance of `ottla.errors`. Raises
+        ConfigurationError for an unknown name, and for an error without a code.
         """
         made = _error(error)
         return self._ends(f".fail({made.name!r})", fault_steps.fail(made))
 
     def drop(self) -> Self:
-        """Neither handle the request nor respond, until the client gives up and closes the connection.
+        """Neither handle the request nor respond. The connection stays open until the client closes it or `release` is
+        called.
 
         A broker handles the requests of a connection in order, so later ones get no response either.
         """
@@ -94,13 +97,17 @@ class Fault:
         return self._ends(".lose_response()", fault_steps.lose_response)
 
     def throttle(self, seconds: float) -> Self:
-        """Handle the request, respond with a throttle time, and do not read from the connection for that time."""
+        """Handle the request, respond with a throttle time of `seconds`, and do not read from the connection for that
+        time.
+        """
         return self._ends(f".throttle({seconds:g})", fault_steps.throttle(_positive("throttle", seconds)))
 
     # Steps before the outcome
 
     def delay(self, seconds: float) -> Self:
-        """Wait before the request is handled. It is handled even if the client has given up meanwhile."""
+        """Wait for `seconds`, or until `release` is called, before the request is handled. It is handled even if the
+        client has given up meanwhile.
+        """
         return self._then(f".delay({seconds:g})", fault_steps.delay(_positive("delay", seconds), self._gate))
 
     def hold(self) -> Self:
@@ -108,19 +115,22 @@ class Fault:
         return self._then(".hold()", fault_steps.hold(self._gate))
 
     def call(self, function: Callable[[], object]) -> Self:
-        """Call a function of the test before the request is handled, in a separate thread, so that it may block."""
+        """Call a function of the test, in a separate thread, where it may block, and wait for its end before the
+        request is handled.
+        """
         return self._then(".call(…)", fault_steps.call(function))
 
     def move_leader(self, to: int | None = None) -> Self:
-        """Move the leader of the request's first partition to another replica (`to`: broker id) before the request is
-        handled, so that the old leader rejects it. Needs `ottla_cluster`.
+        """Move the leader of the request's first partition to the broker `to` (None: another in-sync replica) before
+        the request is handled, so that the old leader rejects it. Needs several brokers (`ottla_cluster`).
         """
         self._faults.require_cluster("move_leader")
         return self._then(".move_leader()", fault_steps.move_partition(to))
 
     def move_coordinator(self, to: int | None = None) -> Self:
-        """Move the coordinator of the request's transactional id or group to another broker (`to`: broker id) before
-        the request is handled, so that the old coordinator rejects it. Needs `ottla_cluster`.
+        """Move the coordinator of the request's transactional id or group to the broker `to` (None: another in-sync
+        replica) before the request is handled, so that the old coordinator rejects it. Needs several brokers
+        (`ottla_cluster`).
         """
         self._faults.require_cluster("move_coordinator")
         return self._then(".move_coordinator()", fault_steps.move_coordinator(to))
@@ -140,9 +150,8 @@ class Fault:
     # The test's side
 
     def wait(self, timeout: float = WAIT_SECONDS) -> Self:
-        """Wait until the fault is applied to a request. With asyncio: `await asyncio.to_thread(fault.wait)`.
-
-        Raises TimeoutError after `timeout` seconds.
+        """Wait until the fault is applied to a request, and return the fault; return at once if it was applied before.
+        With asyncio: `await asyncio.to_thread(fault.wait)`. Raises TimeoutError after `timeout` seconds.
         """
         if not self._hit.wait(timeout):
             raise TimeoutError(f"ottla_faults: {self!r} matched no request within {timeout:g} s; {self._faults.seen()}")
@@ -155,13 +164,13 @@ class Fault:
         self._gate.open()
 
     def remove(self) -> None:
-        """Stop applying the fault, and let the waiting requests continue."""
+        """Stop applying the fault, and `release` the requests that wait because of it."""
         self._faults.remove(self)
         self.release()
 
     def takes(self, entry: ApiEntry, request: Request[Any], context: RequestContext) -> bool:
-        """Return whether the fault applies to a request. Counts the requests that match its filters, for `nth` and
-        `times`. Event loop only.
+        """Count a request that matches the filters, and return whether the fault applies to it, according to `nth` and
+        `times`. A fault without steps and outcome applies to none. Event loop only.
         """
         if not (self._steps or self._outcome) or not self._matches(entry, request, context):
             return False
@@ -169,7 +178,9 @@ class Fault:
         return self._nth <= self._matched and (self._last is None or self._matched <= self._last)
 
     async def apply(self, faulty: FaultyRequest) -> Response | None:
-        """Carry out the steps, and return the response."""
+        """Carry out the steps and the outcome, and return the response. If a step fails, the error is reported for
+        `Faults.check`, and the outcome follows.
+        """
         self.hits += 1
         self._hit.set()
         try:
@@ -214,8 +225,8 @@ class Fault:
 
 
 class Faults:
-    """The faults of one test. At its end, the fixture `ottla_faults` removes them, and checks that all that are not
-    optional were applied.
+    """The faults of one test. At the end of the test, the fixture `ottla_faults` removes them, and checks that all that
+    are not optional were applied.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -238,12 +249,13 @@ class Faults:
         times: int | None = 1,
         optional: bool = False,
     ) -> Fault:
-        """Define a fault for requests of clients. If several faults apply to a request, the first one is used.
+        """Define a fault for requests of clients, not of other brokers. If several faults apply to a request, the first
+        one that was defined is used.
 
         Args:
             apis: Kafka's names, such as `"Produce"`; without any, the fault applies to all APIs.
             client_id: the client id of the request.
-            topic: a topic that the request names. Requests of share consumers and heartbeats name none.
+            topic: a topic that the request names, by name or id, or that is in the fetch session of a Fetch request.
             partition: a partition of `topic`.
             group: a group that the request names.
             transactional_id: a transactional id that the request names.
@@ -279,11 +291,11 @@ class Faults:
         return fault
 
     def remove(self, fault: Fault) -> None:
-        """Stop applying a fault."""
+        """Stop applying a fault to further requests. Requests that wait because of it continue to wait."""
         self._faults = tuple(other for other in self._faults if other is not fault)
 
     def clear(self) -> None:
-        """Remove all faults, and let the waiting requests continue."""
+        """Remove all faults, and release the requests that wait because of them."""
         for fault in self._faults:
             fault.remove()
         self._broker.intercept(None)
@@ -298,7 +310,9 @@ class Faults:
             raise IllegalStateError(f"ottla_faults: {'; '.join(problems)}; {self.seen()}")
 
     def seen(self) -> str:
-        """Return a description of the requests since the first fault was defined, for messages."""
+        """Return the numbers of client requests by API, of up to SHOWN_REQUESTS requests since the first fault was
+        defined, as text for error messages.
+        """
         counts = Counter(self._seen).most_common()
         return f"requests: {', '.join(f'{count} {name}' for name, count in counts) or 'none'}"
 

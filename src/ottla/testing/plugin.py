@@ -45,13 +45,15 @@ CLUSTER_BROKERS: Final = 3
 MEMORY_DIR: Final = "/dev/shm"
 """Linux's file system in memory."""
 MEMORY_BYTES: Final = 2**30
-"""Minimum number of free bytes in MEMORY_DIR for brokers to have their data there."""
+"""Minimum number of free bytes in MEMORY_DIR for brokers to store their data there."""
 
 Scope = Literal["session", "package", "module", "class", "function"]
 
 
 class OwnBroker(NamedTuple):
-    """The parameters of a broker that belongs to one test."""
+    """The parameters of a broker that belongs to one test: its configs, the number of brokers, and whether the test may
+    advance its clock.
+    """
 
     options: Mapping[str, Any]
     brokers: int
@@ -62,7 +64,7 @@ class OwnBroker(NamedTuple):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the ini options."""
+    """Declare the ini options `ottla_broker_options` and `ottla_broker_scope`."""
     parser.addini(OPTIONS, "configs of the broker of ottla_broker, one name=value per line", "linelist", [])
     parser.addini(SCOPE, f"scope of ottla_broker: {', '.join(SCOPES)}", "string", "session")
 
@@ -85,7 +87,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Scope:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a separate broker to tests with the marker `ottla_broker`, and to tests that use `ottla_cluster` or
-    `ottla_clock`.
+    `ottla_clock`. Raises UsageError for wrong arguments of the marker, and for a wrong override of the options.
     """
     names = metafunc.fixturenames
     if BROKER not in names:
@@ -98,7 +100,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _check_override(metafunc: pytest.Metafunc) -> None:
-    """Raise UsageError if a module overrides the options of a broker that other modules use as well."""
+    """Raise UsageError if a test module overrides the options although its broker is shared with other modules."""
     definitions = metafunc.definition._fixtureinfo.name2fixturedefs.get(OPTIONS, ())
     where = definitions[-1].baseid if definitions else ""
     scope = metafunc.config.getini(SCOPE)
@@ -110,7 +112,9 @@ def _check_override(metafunc: pytest.Metafunc) -> None:
 
 
 def _own_broker(marks: list[pytest.Mark], names: list[str]) -> OwnBroker:
-    """Return the parameters of the broker that the markers describe. Closer markers override the others."""
+    """Return the parameters of the broker that the markers describe. A marker closer to the test overrides the
+    others.
+    """
     options: dict[str, Any] = {}
     brokers = CLUSTER_BROKERS if CLUSTER in names else 1
     for mark in reversed(marks):
@@ -138,7 +142,9 @@ def _id() -> Any:
 
 @pytest.fixture(scope=_scope)
 def ottla_broker_options(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    """Return the configs of the broker by Kafka's names. Override it in `conftest.py`, or use the ini option."""
+    """Return the configs of the broker by Kafka's names, from the ini option `ottla_broker_options`. A `conftest.py`
+    may override this fixture.
+    """
     options = {}
     for line in request.config.getini(OPTIONS):
         name, equals, value = line.partition("=")
@@ -152,25 +158,27 @@ def ottla_broker_options(request: pytest.FixtureRequest) -> Mapping[str, Any]:
 def ottla_broker(request: pytest.FixtureRequest, ottla_broker_options: Mapping[str, Any]) -> Iterator[Broker]:
     """Yield a broker with temporary data. `ottla_broker.bootstrap_servers` is its address.
 
-    It belongs to the session (ini option `ottla_broker_scope`), or to the test if that has the marker `ottla_broker`,
-    or uses `ottla_cluster` or `ottla_clock`.
+    By default, all tests of the session share it (ini option `ottla_broker_scope`). A test with the marker
+    `ottla_broker`, or that uses `ottla_cluster` or `ottla_clock`, has a separate one.
     """
     from ottla.broker.embedded import Broker
     from ottla.clock import ShiftedClock
+    from ottla.testing.cluster import Cluster
 
     own: OwnBroker = getattr(request, "param", None) or OwnBroker({}, 1, False)
     clock = ShiftedClock() if own.has_clock else None
     options = _checked({**ottla_broker_options, **own.options})
+    kind = Broker if own.brokers == 1 else Cluster
     with (
         _temporary_directory() as data_dir,
-        Broker(options, data_dir=data_dir, brokers=own.brokers, clock=clock) as broker,
+        kind(options, data_dir=data_dir, brokers=own.brokers, clock=clock) as broker,
     ):
         yield broker
 
 
 def _temporary_directory() -> AbstractContextManager[str]:
-    """Return a directory for the broker's data, in memory if there is room. Without a disk, the broker starts five
-    times as fast.
+    """Return a temporary directory for the broker's data, as a context manager, in memory if there is room, where
+    brokers start faster than on a disk.
     """
     import shutil
     import tempfile
@@ -182,7 +190,9 @@ def _temporary_directory() -> AbstractContextManager[str]:
 
 
 def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configs of a broker unchanged. Raises UsageError for an invalid one, and warns of unknown ones."""
+    """Return the configs of a broker unchanged. Raises UsageError for an invalid one, and emits a PytestConfigWarning
+    for each unknown one.
+    """
     import warnings
 
     from ottla.config.broker import BrokerConfig
@@ -201,8 +211,8 @@ def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @pytest.fixture
 def ottla_cluster(ottla_broker: Broker) -> Broker:
-    """Return a cluster for one test, with three brokers unless the marker `ottla_broker` says otherwise. In this test,
-    `ottla_broker` is the same object.
+    """Return a cluster for one test, with three brokers unless the marker `ottla_broker` has another number. In this
+    test, `ottla_broker` is the same object.
 
     `kill_broker(1)`, `stop_broker(1)`, `start_broker(1)` and `restart_broker(1)` take a broker id;
     `move_leader("topic", partition)` makes another replica the leader of a partition.
@@ -223,7 +233,9 @@ def ottla_bootstrap_servers(ottla_broker: Broker) -> str:
 
 @pytest.fixture
 def ottla_clock(ottla_broker: Broker) -> BrokerClock:
-    """Return the clock of the broker: `ottla_clock.advance(3600)`. A test with this fixture has a separate broker."""
+    """Return the clock of the broker, which `ottla_clock.advance(3600)` advances by seconds. A test with this fixture
+    has a separate broker.
+    """
     from ottla.testing.clock import BrokerClock
 
     return BrokerClock(ottla_broker)
@@ -258,14 +270,16 @@ def _unique_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def _ottla_clients(ottla_broker: Broker) -> Iterator[ExitStack]:
-    """Yield the stack that closes the clients of the test, before its broker stops."""
+    """Yield the stack that closes the synchronous clients of the test at its end, before its broker stops."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
 def ottla_producer(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> ProducerFactory:
-    """Return a function that creates producers, which are closed at the end: `ottla_producer(acks="all")`."""
+    """Return a function that creates producers, which are closed at the end of the test:
+    `ottla_producer(acks="all")`.
+    """
     from ottla.testing.clients import ProducerFactory
 
     return ProducerFactory(ottla_bootstrap_servers, _ottla_clients)
@@ -273,7 +287,8 @@ def ottla_producer(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> P
 
 @pytest.fixture
 def ottla_consumer(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> ConsumerFactory:
-    """Return a function that creates consumers, which are closed at the end: `ottla_consumer("topic", group_id="g")`.
+    """Return a function that creates consumers, which are closed at the end of the test:
+    `ottla_consumer("topic", group_id="g")`.
 
     They start at the beginning of a topic unless `auto_offset_reset` is set.
     """
@@ -284,7 +299,7 @@ def ottla_consumer(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> C
 
 @pytest.fixture
 def ottla_share_consumer(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> ShareConsumerFactory:
-    """Return a function that creates share consumers, which are closed at the end:
+    """Return a function that creates share consumers, which are closed at the end of the test:
     `ottla_share_consumer("topic", group_id="g")`.
     """
     from ottla.testing.clients import ShareConsumerFactory
@@ -294,7 +309,7 @@ def ottla_share_consumer(ottla_bootstrap_servers: str, _ottla_clients: ExitStack
 
 @pytest.fixture
 def ottla_admin(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> AdminFactory:
-    """Return a function that creates admin clients, which are closed at the end: `ottla_admin()`."""
+    """Return a function that creates admin clients, which are closed at the end of the test: `ottla_admin()`."""
     from ottla.testing.clients import AdminFactory
 
     return AdminFactory(ottla_bootstrap_servers, _ottla_clients)
@@ -302,7 +317,9 @@ def ottla_admin(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> Admi
 
 @pytest.fixture
 def _ottla_aio_clients(request: pytest.FixtureRequest, ottla_bootstrap_servers: str) -> Iterator[AsyncClients]:
-    """Create asyncio clients, which the test function closes as its last step, on its own event loop."""
+    """Yield the asyncio clients of the test. Wrap the test function, so that it closes them as its last step, on its
+    own event loop. Raises UsageError if it is not a coroutine function.
+    """
     from ottla.testing.clients import AsyncClients
 
     node: pytest.Function = request.node
@@ -364,7 +381,7 @@ def ottla_faults(ottla_broker: Broker, _ottla_clients: ExitStack) -> Iterator[Fa
     """Yield the faults of the test: `ottla_faults.on("Produce", topic="orders").lose_response()`.
 
     They are removed before the clients are closed. The test fails if a fault was applied to no request, unless it is
-    optional.
+    optional, or if a step of a fault failed.
     """
     from ottla.testing.faults import Faults
 

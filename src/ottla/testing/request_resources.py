@@ -1,5 +1,5 @@
-"""The topics, groups and transactional ids that a request names. They are recognized by the names of their fields, in
-all APIs.
+"""The topics, groups and transactional ids that a request names. They are recognized by the names of fields and
+structures, which are similar in all APIs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 """The key types of FindCoordinator."""
 
 NamedPartition = tuple[str, int | None]
-"""A topic and a partition; the partition is None if the request is about the whole topic."""
+"""A topic and a partition; the partition is None for the topic itself."""
 
 
 def partitions(request: Request[Any], context: RequestContext) -> Iterator[NamedPartition]:
-    """Yield the topics and partitions that a request names, and for Fetch those of the client's fetch session."""
+    """Yield the topics and partitions that a request names, and for Fetch those of its fetch session. A topic whose
+    partitions are named is also yielded without a partition.
+    """
     names: dict[UUID, str] = {}
     yield from _partitions(request, context, names)
     if isinstance(request, FetchRequest) and request.session_id:

@@ -58,7 +58,7 @@ def lines(project: Path, topic_tables: Sequence[WrittenTable] = ()) -> Iterator[
         yield "  " + "  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip()
     yield ""
     yield "Next:"
-    yield "  ottla pipeline run --demo                       again: only new records are processed"
+    yield "  ottla pipeline run --demo                        again: only new records are processed"
     yield "  ottla pipeline run --bootstrap-server HOST:9092  the same with the topics of your brokers"
     yield f"  python -c \"import pandas; print(pandas.read_parquet('tables/{shown.name}'))\"   the table in Python"
     if topic_tables:

@@ -40,6 +40,8 @@ PARTITIONS: Final = "partitions"
 """The last part of the application id whose version is the number of partitions."""
 STATISTICS: Final = ("offset", "partition")
 """Columns whose minimum and maximum per file are in the table's log."""
+CLOCK_TOLERANCE_MS: Final = 1000
+"""Maximum time in milliseconds between the caller's look at the clock and that of `DeltaLakeTable.expire`."""
 
 
 class DeltaLakeTable:
@@ -235,8 +237,11 @@ class DeltaLakeTable:
         ]
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete files that were removed before this time. The time until now is rounded down to whole hours."""
-        hours = max(0, (now_ms() - older_than_ms) // 3_600_000)
+        """Delete files that were removed before this time. The time until now is rounded up to whole hours, which are
+        the unit of delta-rs, so that no file is deleted too early.
+        """
+        elapsed_ms = now_ms() - older_than_ms - CLOCK_TOLERANCE_MS
+        hours = max(0, -(-elapsed_ms // 3_600_000))
         self._table.vacuum(hours, dry_run=False, enforce_retention_duration=False)
 
 

@@ -116,4 +116,11 @@ def compare_consumers(address: str, topic: str, options: list[str], capsys: pyte
     at = ("--bootstrap-server", address, "--topic", topic, *options, "--group-id")
     theirs = kafkas("VerifiableConsumer", *at, f"{topic}-theirs")
     assert main(["verifiable-consumer", *at, f"{topic}-ours"]) == theirs.returncode == 0
-    assert events(capsys.readouterr().out) == events(theirs.stdout)
+    assert _without_empty(events(capsys.readouterr().out)) == _without_empty(events(theirs.stdout))
+
+
+def _without_empty(events_of_consumer: list[Any]) -> list[Any]:
+    """Return the events without assignments of no partition: with the consumer protocol, Kafka's consumer reports one
+    if it has the assignment before the name of the topic.
+    """
+    return [event for event in events_of_consumer if event.get("partitions") != []]

@@ -20,6 +20,7 @@ from tests.unit.broker.transactional_producer import (
     with_manual_clock,
 )
 
+from ottla.broker import topic_creation
 from ottla.clock import ManualClock
 from ottla.coordinator.transaction.add_partitions import AddPartitionsClient
 from ottla.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
@@ -306,6 +307,20 @@ def test_topic_missing_in_the_metadata_cache_is_awaited(tmp_path: Path, monkeypa
         await other.create_topic(other.controller.topics, CONSUMER_OFFSETS, [(0,)], {})
         assert await finding == 0
 
+    with_broker(test, tmp_path)
+
+
+def test_internal_topic_that_stays_missing_in_the_metadata_cache_leads_to_coordinator_not_available(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def exists(*_: Any, **__: Any) -> None:
+        raise TopicAlreadyExistsError
+
+    async def test(client: BrokerClient) -> None:
+        monkeypatch.setattr(type(client.context.controller.topics), "create", exists)
+        assert await find_group_coordinator(client) == CoordinatorNotAvailableError.code
+
+    monkeypatch.setattr(topic_creation, "METADATA_WAIT_SECONDS", 0.0)
     with_broker(test, tmp_path)
 
 

@@ -1,11 +1,13 @@
-"""The configs of the brokers of one node."""
+"""The configs and the restarts of the brokers of one node."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from ottla.broker.node import _Process
 from ottla.broker.node_configs import broker_count, check_single, node_configs
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ConfigurationError, StartupError
@@ -107,3 +109,17 @@ def test_http_listeners_of_the_brokers_have_ports_that_count_up(
     brokers = node_configs(configs, 2)
     assert [broker["ottla.http.listener"] for broker in brokers] == expected
     assert all(BrokerConfig.from_kafka(broker).ottla_http_listener for broker in brokers)
+
+
+async def test_restart_that_fails_is_logged_with_its_exit_code(caplog: pytest.LogCaptureFixture) -> None:
+    process = _Process({"broker.id": 5}, ["--no-such-option"])
+    with pytest.raises(StartupError, match="exit code 2"):
+        await process.start()
+    running = asyncio.ensure_future(process.keep_running())
+    async with asyncio.timeout(60):
+        while len(caplog.messages) < 2:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait([running])
+    await process.stop()
+    assert ["has ended with exit code 2; restarting" in message for message in caplog.messages[:2]] == [True, True]

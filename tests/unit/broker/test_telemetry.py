@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.broker_client import BrokerClient, with_broker
 
+import ottla.broker.telemetry
 from ottla.broker.telemetry import Telemetry, TelemetryClient, created_reporters, subscription_for
 from ottla.errors import (
     ConfigurationError,
@@ -109,6 +110,19 @@ def test_number_of_telemetry_clients_is_bounded() -> None:
     for i in range(1, 16_500):
         telemetry.subscribe(CLIENT._replace(client_instance_id=uuid.UUID(int=i)), {})
     assert len(telemetry._clients) == 16_384
+
+
+def test_telemetry_client_that_pushes_is_not_dropped_for_one_that_only_subscribed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ottla.broker.telemetry, "MAX_CLIENTS", 2)
+    telemetry = Telemetry((), 1000, Clock())
+    idle, new = (CLIENT._replace(client_instance_id=uuid.UUID(int=i)) for i in (8, 9))
+    subscription = telemetry.subscribe(CLIENT, {})
+    telemetry.subscribe(idle, {})
+    telemetry.push(CLIENT, subscription.subscription_id, False, 0, b"1")
+    telemetry.subscribe(new, {})
+    assert telemetry._clients.keys() == {CLIENT.client_instance_id, new.client_instance_id}
 
 
 def test_missing_reporter_class_is_named_and_kafkas_own_are_ignored() -> None:

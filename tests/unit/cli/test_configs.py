@@ -69,6 +69,7 @@ def test_describe_without_entity_name_describes_every_topic(configs: Configs, to
 def test_describe_reports_a_topic_that_does_not_exist(configs: Configs) -> None:
     expected = "The topic 'nowhere' doesn't exist and doesn't have dynamic config.\n"
     assert configs("--describe", "--topic", "nowhere") == (0, expected, "")
+    assert configs("--describe", "--topic", "nowhere", "--json") == (0, "[]\n", "")
 
 
 def test_add_config_file_sets_the_configs_of_a_properties_file(configs: Configs, topic: str, tmp_path: Path) -> None:

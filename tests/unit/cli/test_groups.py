@@ -211,6 +211,13 @@ def test_validate_regex_requires_no_broker(regex: str, words: str, capsys: pytes
     assert f"The regular expression `{regex}{words}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("regex", "error"), [("a.*", None), ("a(", "missing ): a(")])
+def test_validate_regex_prints_json(regex: str, error: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["consumer-groups", "--validate-regex", regex, "--json"])
+    assert json.loads(capsys.readouterr().out) == {"regex": regex, "valid": error is None, "error": error}
+
+
 def test_validate_regex_names_the_package_that_it_requires(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,8 +80,9 @@ def test_share_consumer_perf_test_counts_records_of_all_members(
     columns = "data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg"
     assert header == f"start.time, end.time, {columns}, fetch.time.ms"
     assert line.split(", ")[5] == "5"
-    assert main([*test, "--num-records", "1", "--timeout", "100", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["records"] == 0
+    assert main([*test, "--num-records", "1", "--timeout", "100", "--json", "--print-metrics"]) == 0
+    output = json.loads(capsys.readouterr().out)
+    assert (output["records"], len(output["metrics"])) == (0, 2)
     assert main([*test, "--num-records", "0"]) == 1
 
 
@@ -100,6 +101,12 @@ def test_e2e_latency_creates_the_topic_and_prints_percentiles(
     assert json.loads(capsys.readouterr().out)["records"] == 20
     assert main([*test, "0"]) == 1
     assert "requires synchronous acknowledgement" in capsys.readouterr().err
+
+
+def test_e2e_latency_prints_only_json(at: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ("--record-size", "20", "--num-records", "1", "--producer-acks", "1")
+    assert main(["e2e-latency", *at, "--topic", f"latency-{uuid.uuid4().hex[:8]}", *sizes, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["records"] == 1
 
 
 def test_share_group_on_three_brokers_is_read_reset_and_deleted(

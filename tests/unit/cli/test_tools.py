@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla import Broker, KafkaConsumer, KafkaProducer
+from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.cli.console.console_producer import Lines
 from ottla.cli.console.record_format import Format
 from ottla.cli.framework.output import lines
@@ -280,8 +280,37 @@ def test_consumer_groups_are_listed_and_described_with_their_lag(
     assert (output["state"], output["offsets"][0]["lag"]) == ("Empty", 2)
     assert main(["consumer-groups", *at, "--describe", "--group", "missing"]) == 1
     assert "Error: Consumer group 'missing' does not exist." in capsys.readouterr().err
-    assert main(["consumer-groups", *at, "--delete", "--group", group]) == 0
-    assert main(["consumer-groups", *at, "--delete", "--group", group]) == 1
+
+
+def test_consumer_groups_delete_prints_the_results(
+    at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(ottla_broker, ottla_topic, [b"1"])
+    groups = [f"{name}-{ottla_topic}" for name in "abc"]
+    with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
+        for group in groups:
+            admin.alter_consumer_group_offsets(group, {TopicPartition(ottla_topic, 0): 1})
+    delete = ["consumer-groups", *at, "--delete", "--group"]
+    assert main([*delete, groups[0]]) == 0
+    assert capsys.readouterr().out == f"Deletion of requested consumer groups ('{groups[0]}') was successful.\n"
+    assert main([*delete, groups[0], "--group", groups[1]]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == f"\nThese consumer groups were deleted successfully: '{groups[1]}'\n"
+    assert f"* Group '{groups[0]}' could not be deleted due to: " in printed.err
+    assert main([*delete, groups[2], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"deleted": [groups[2]], "errors": []}
+    assert main([*delete, groups[2], "--json"]) == 1
+    output = json.loads(capsys.readouterr().out)
+    assert (output["deleted"], [error["group"] for error in output["errors"]]) == ([], [groups[2]])
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--list", "--describe --group g", "--describe --all-groups", "--delete --group g"]
+)
+def test_consumer_groups_timeout_limits_requests(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ("--bootstrap-server", "127.0.0.1:1", "--timeout", "200")
+    assert main(["consumer-groups", *at, *arguments.split()]) == 1
+    assert "not done within 0.2 s" in capsys.readouterr().err
 
 
 def test_consumer_groups_describe_prints_members_and_state(
@@ -317,7 +346,9 @@ def test_main_without_command_prints_usage(capsys: pytest.CaptureFixture[str]) -
     usage = capsys.readouterr().out
     assert all(f"  {command.name} " in usage for command in all_commands())
     assert main(["topic"]) == 2
-    assert "did you mean topics?" in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines() == [
+        "ottla: there is no command 'topic'; did you mean topics? (`ottla --help` lists all commands)"
+    ]
 
 
 @pytest.mark.parametrize("command", [c.name for c in all_commands()])

@@ -59,6 +59,8 @@ def test_zookeeper_shell_runs_one_command(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == '{"brokerid":1}\n'
     assert main(["zookeeper-shell", "localhost:2181", "get", "/nothing"]) == 1
     assert capsys.readouterr().err == "Node does not exist: /nothing\n"
+    assert main(["zookeeper-shell", "localhost:2181", "quit"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_zookeeper_shell_runs_the_commands_of_standard_input(

@@ -54,6 +54,20 @@ def test_asyncio_producer_sends_and_consumer_reads(broker: ScriptedBroker) -> No
     ]
 
 
+def test_asyncio_clients_that_are_not_started_say_so() -> None:
+    address = "localhost:1"
+
+    async def test() -> None:
+        with pytest.raises(IllegalStateError, match=r"not started; use `async with`, or `await producer.start\(\)`"):
+            await aio.KafkaProducer(bootstrap_servers=address).send("t", b"1")
+        with pytest.raises(IllegalStateError, match=r"not started; use `async with`, or `await consumer.start\(\)`"):
+            await aio.KafkaConsumer("t", bootstrap_servers=address).poll(1)
+        with pytest.raises(IllegalStateError, match=r"not started; use `async with`, or `await consumer.start\(\)`"):
+            await aio.KafkaShareConsumer("t", bootstrap_servers=address, group_id="g").poll(1)
+
+    run(test)
+
+
 def test_asyncio_rebalance_listener_may_have_coroutines(broker: ScriptedBroker) -> None:
     output: list[Any] = []
 

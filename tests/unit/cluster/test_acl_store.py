@@ -193,6 +193,21 @@ def test_remove_deletes_the_acls_that_match_each_filter() -> None:
     in_memory(test)
 
 
+def test_remove_returns_the_error_of_a_znode_that_cannot_be_read() -> None:
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        broker = await Broker(tree.session()).start()
+        bob = acl(principal="User:bob")
+        await broker.store.add([acl(), bob])
+        await broker.store.refresh()
+        await store.multi([Set("/kafka-acl/Topic/orders", b"{")])  # without a notification, so it is not noticed yet
+        bobs = ACLFilter(principal="User:bob", resource_pattern=TOPIC)
+        [[(failed, error)]] = await broker.store.remove([bobs])
+        assert failed == bob
+        assert "/kafka-acl/Topic/orders is malformed" in str(error)
+
+    in_memory(test)
+
+
 def test_acls_of_other_versions_are_read() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         broker = await Broker(store).start()

@@ -481,8 +481,22 @@ def test_unclean_leader_is_elected_only_if_the_topic_allows_it() -> None:
         u0 = TopicPartition("u", 0)
         await one.until(lambda: one.state(u0).leader == 1)
         assert (one.state(u0).isr, one.state().leader) == ((1,), -1)
+        assert one.controller.unclean_elections == 1
         elected = await one.controller.elect(Reason.UNCLEAN, [T0])
         assert elected[T0].leader == 1
+        assert one.controller.unclean_elections == 2
+
+    run(test)
+
+
+def test_unclean_election_without_a_live_replica_is_not_counted() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.topics.create("t", [[2]], {"unclean.leader.election.enable": "true"})
+        await two.until(partial(has_partition, two, T0))
+        await cluster.kill(2)
+        await one.until(lambda: one.state().leader == -1)
+        assert one.controller.unclean_elections == 0
 
     run(test)
 

@@ -77,9 +77,9 @@ async def test_lost_zookeeper_connection_is_reported_until_it_is_restored(caplog
         kazoo.client_id = None
         await asyncio.sleep(0)
     assert (store.session_id, store.expirations) == (8, 1)
-    assert [message.partition("ZooKeeper")[0] for message in caplog.messages] == [
-        "Lost connection to ",
-        "Lost connection to ",
-        "Connected to ",
-        "",
+    assert [(record.levelname, record.message.partition("ZooKeeper")[0]) for record in caplog.records] == [
+        ("WARNING", "Lost connection to "),
+        ("WARNING", "Lost connection to "),
+        ("INFO", "Connected to "),
+        ("WARNING", ""),
     ]

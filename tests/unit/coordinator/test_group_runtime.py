@@ -6,18 +6,23 @@ import asyncio
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
 from tests.unit.coordinator.consumer_world import World
 
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.coordinator.group.classic.records import group_record, group_tombstone
+from ottla.coordinator.group.common.group import Group
+from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group_runtime import GroupRuntime
+from ottla.coordinator.group.streams.streams_group import StreamsGroup
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.result import CoordinatorResult
 from ottla.errors import NotCoordinatorError, NotLeaderOrFollowerError
 from ottla.model import CONSUMER_OFFSETS
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
 async def test_past_deadline_scheduled_while_expiring_waits_for_the_next_expiry() -> None:
@@ -63,6 +68,26 @@ async def test_expiry_of_a_member_is_retried_after_a_failed_append() -> None:
     world.clock.advance(501)
     runtime._deadlines.expire()
     assert len(attempts) == 2
+    runtime.close()
+
+
+@pytest.mark.parametrize("version", [3, 4], ids=["waits for the other members", "gets its member id"])
+@pytest.mark.parametrize("group", [ConsumerGroup("g"), StreamsGroup("g")], ids=["consumer", "streams"])
+async def test_empty_group_that_a_classic_member_joins_stays_after_a_failed_append(group: Group, version: int) -> None:
+    world = World(group_initial_rebalance_delay_ms=60_000)
+    runtime = runtime_of(world)
+    runtime.groups.by_id["g"] = group
+    future = runtime.response_future()
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    # the broker leads no partition, so that the append fails
+    runtime.execute("g", runtime.groups.join(request, version, world.client, future))
+    assert runtime.groups.by_id["g"] is group
+    assert (await asyncio.wait_for(future, 10)).error_code == NotCoordinatorError.code  # type: ignore[attr-defined]
     runtime.close()
 
 

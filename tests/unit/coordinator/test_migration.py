@@ -306,6 +306,15 @@ def test_old_member_id_in_an_empty_consumer_group_is_unknown() -> None:
     assert isinstance(world.coordinator.by_id["g"], ConsumerGroup)
 
 
+def test_classic_join_with_an_invalid_session_timeout_does_not_replace_an_empty_consumer_group() -> None:
+    world = Mixed(group_min_session_timeout_ms=20_000)
+    world.join("new")
+    world.leave("new")
+    world.classic_join()
+    assert error(world.responses[world.pending]) == "INVALID_SESSION_TIMEOUT"
+    assert world.group.is_empty
+
+
 def test_static_classic_member_rejoins_with_the_consumer_protocol() -> None:
     world = Mixed()
     joined = world.classic_join(instance="i")

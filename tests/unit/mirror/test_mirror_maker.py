@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -34,6 +35,8 @@ from ottla.errors import (
 )
 from ottla.mirror import flow_mirror
 from ottla.mirror.copier import Copier
+from ottla.mirror.flow_config import MirrorProperties
+from ottla.mirror.mirror_maker import MirrorMaker
 from ottla.mirror.records import Checkpoint, Heartbeat, OffsetSync
 from ottla.model import ACLOperation
 from ottla.security.acl import ACL, ACLPermissionType, ResourcePattern, ResourceType
@@ -273,6 +276,33 @@ def test_second_process_takes_over_and_fences_the_first(pair: Pair) -> None:
         assert values(pair.wait_copied(20)) == list(range(20))
         with pytest.raises(ProducerFencedError, match="A->B: another process copies this flow"):
             first.stop()
+
+
+async def test_failed_flow_lets_the_other_flows_commit() -> None:
+    maker = MirrorMaker(MirrorProperties(mm2_properties("a:1", "b:1", B__A_enabled="true")))
+    maker._clusters.clear()  # not connected
+    first, second = maker.flows
+    in_transaction, committed = asyncio.Event(), False
+
+    async def nothing() -> None:
+        pass
+
+    async def fail() -> None:
+        await in_transaction.wait()
+        raise ExceptionGroup("of its tasks", [ProducerFencedError("another process copies this flow")])
+
+    async def commit_when_stopped() -> None:
+        nonlocal committed
+        in_transaction.set()
+        await second._stopped.wait()
+        await asyncio.sleep(0)
+        committed = True
+
+    for flow, run in ((first, fail), (second, commit_when_stopped)):
+        flow.prepare, flow.run = nothing, run  # type: ignore[method-assign]
+    with pytest.raises(ProducerFencedError):
+        await asyncio.wait_for(maker.run(), SECONDS)
+    assert committed
 
 
 @pytest.mark.parametrize("location", ["source", "target"])

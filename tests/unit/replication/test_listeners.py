@@ -94,6 +94,19 @@ def test_partition_without_a_leader_rejects_reads_and_appends(tmp_path: Path) ->
     with_brokers(test, tmp_path)
 
 
+def test_partition_without_a_leader_is_not_logged_as_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(brokers: Brokers) -> None:
+        caplog.set_level("INFO", "ottla.replication")
+        await publish(brokers, leader=1, leader_epoch=1)
+        await publish(brokers, leader=-1, leader_epoch=2)
+
+    with_brokers(test, tmp_path)
+    assert [line for line in caplog.messages if line.startswith("Broker 0 now")] == [
+        "Broker 0 now follows t-0 (epoch 1)",
+        "Broker 0 now waits for a leader of t-0 (epoch 2)",
+    ]
+
+
 def test_outdated_image_changes_nothing(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         old = brokers.image

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.effort import repeats
 
@@ -15,8 +15,7 @@ from ottla.storage.index import OFFSET, POSITION, CorruptIndexError, OffsetIndex
 
 BASE = 1000
 steps = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=40)
-# an entry of zeros is ignored
-times = st.lists(st.tuples(st.sampled_from([-1, *range(1, 300)]), st.integers(0, 20)), max_size=40)
+times = st.lists(st.tuples(st.sampled_from(range(-1, 300)), st.integers(0, 20)), max_size=40)
 
 AnyIndex = TypeVar("AnyIndex", OffsetIndex, TimeIndex)
 
@@ -67,6 +66,7 @@ def test_offset_index_lookup_matches_a_linear_scan(steps: list[tuple[int, int]],
 
 
 @settings(max_examples=repeats(30, 300))
+@example(times=[(0, 0)], targets=[0], cut=1)
 @given(times=times, targets=st.lists(st.integers(-2, 320), max_size=8), cut=st.integers(0, 500))
 def test_time_index_lookup_matches_a_linear_scan(times: list[tuple[int, int]], targets: list[int], cut: int) -> None:
     with tempfile.TemporaryDirectory() as directory:

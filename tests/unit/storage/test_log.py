@@ -382,6 +382,18 @@ def test_offset_for_time_is_the_first_record_at_or_after_the_timestamp(make_log:
     assert newest[:2] == (9, NOW + 40)
 
 
+def test_offset_for_time_finds_timestamp_0_after_a_restart(make_log: Callable[..., Log]) -> None:
+    log = make_log()
+    for _ in range(2):
+        log.append(batch(b"without a clock", timestamp=0), leader_epoch=0)
+    expected = log.offset_for_time(0)
+    assert expected is not None
+    assert expected.offset == 0
+    log.close()
+    log = make_log(clean=True)
+    assert log.offset_for_time(0) == log.max_timestamp_offset() == expected
+
+
 def test_offset_for_time_skips_records_before_the_log_start_offset(make_log: Callable[..., Log]) -> None:
     log = make_log()
     log.append(batch(b"a", b"b", b"c"), leader_epoch=0)

@@ -100,7 +100,7 @@ def test_avro_fields_are_columns_and_newer_schemas_add_columns(
         broker, topic, tmp_path, format=table_format, schema=f"registry:{url_of(registry)}", mode="upsert"
     ) as world:
         assert world.write() == 0, "there is no schema yet"
-        registry._send("PUT", f"/config/{topic}-value", {"compatibility": "NONE"})
+        registry._send("PUT", f"/config/{topic}-value", dict, {"compatibility": "NONE"})
         value = {
             **{"id": 1, "price": Decimal("12.34"), "at": AT, "day": date(2026, 1, 2), "offset": 7, "inner": {"x": 1}},
             **{"uid": "8f4e5b7c-0000-4000-8000-000000000000", "inners": [{"x": 2}, None], "by": {"a": 1.5}},

@@ -135,6 +135,24 @@ def test_marker_starts_a_separate_cluster_for_the_test(
     assert ottla_cluster.leader(topic) != before
 
 
+@pytest.mark.parametrize("method", ["kill_broker", "stop_broker"])
+def test_first_group_and_transaction_after_the_loss_of_a_broker_do_not_wait_for_it(
+    method: str,
+    ottla_cluster: Broker,
+    ottla_producer: ProducerFactory,
+    ottla_consumer: ConsumerFactory,
+    ottla_create_topic: TopicFactory,
+) -> None:
+    topic = ottla_create_topic(partitions=1, replication_factor=3)
+    getattr(ottla_cluster, method)(1)
+    producer = ottla_producer(transactional_id="transfer", max_block_ms=20_000)
+    producer.init_transactions()
+    with producer.transaction():
+        producer.send(topic, b"1")
+    consumer = ottla_consumer(topic, group_id="readers", consumer_timeout_ms=20_000)
+    assert next(consumer).value == b"1"
+
+
 async def test_faults_end_before_asyncio_clients_are_closed(
     ottla_faults: Faults, ottla_aio_producer: AsyncProducerFactory, ottla_topic: str
 ) -> None:

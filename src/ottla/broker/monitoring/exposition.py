@@ -6,6 +6,7 @@ import enum
 import logging
 import math
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Final
 
 from ottla.broker.monitoring.metric import BrokerMetric, Kind, Labels, samples_of
@@ -28,8 +29,22 @@ class TextFormat(enum.Enum):
 
     @classmethod
     def accepted(cls, accept: str) -> TextFormat:
-        """Return OpenMetrics if the header Accept names it, else the text format of Prometheus."""
-        return cls.OPEN_METRICS if "application/openmetrics-text" in accept else cls.PROMETHEUS
+        """Return OpenMetrics if the header Accept names it and does not prefer plain text, else Prometheus' format."""
+        weights = _weights(accept)
+        open_metrics = weights.get("application/openmetrics-text", 0.0)
+        plain = next((weights[name] for name in ("text/plain", "text/*", "*/*") if name in weights), 0.0)
+        return cls.OPEN_METRICS if open_metrics > 0 and open_metrics >= plain else cls.PROMETHEUS
+
+
+def _weights(accept: str) -> dict[str, float]:
+    """Return the highest weight (q) of each media type in the header Accept."""
+    weights: dict[str, float] = {}
+    for entry in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in entry.split(";"))
+        weight = next((text.removeprefix("q=") for text in parameters if text.startswith("q=")), "1")
+        with suppress(ValueError):
+            weights[name] = max(weights.get(name, 0.0), float(weight))
+    return weights
 
 
 def lines(scrape: Scrape, text_format: TextFormat, names: Collection[str] = ()) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The ACLs that the options of `ottla acls` describe, and the notation in which Kafka's tool prints ACLs."""
+"""The ACLs that the options of `ottla acls` describe, and the form in which Kafka's tool prints ACLs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     permission_type: ACLPermissionType
 
     def on(self, resource: ResourcePattern) -> ACL:
-        """Return the ACL with this entry on a resource."""
+        """Return the ACL that consists of this entry and a resource."""
         return ACL(*self, resource_pattern=resource)
 
     def within(self, resource: ResourcePatternFilter) -> ACLFilter:
@@ -66,7 +66,7 @@ Entries = dict[ResourcePatternFilter, list[Entry]]
 
 
 def resources(args: argparse.Namespace) -> list[ResourcePatternFilter]:
-    """Return the resources that the options name, without duplicates."""
+    """Return the resources that the options name, without duplicates. Raises ConfigurationError for an empty name."""
     named = [
         ResourcePatternFilter(kind, _name(option, name), args.resource_pattern_type)
         for option, kind in RESOURCES.items()
@@ -76,7 +76,9 @@ def resources(args: argparse.Namespace) -> list[ResourcePatternFilter]:
 
 
 def requested_entries(args: argparse.Namespace) -> Entries:
-    """Return the entries to add or remove, by resource. Raises ConfigurationError if the options are not consistent."""
+    """Return the entries to add or remove, by resource. Raises ConfigurationError if no resource is named, a principal
+    or operation is invalid, or an operation does not apply to a resource.
+    """
     named = resources(args)
     if not (named or args.idempotent):
         options = " or ".join(map(flag_name, (*RESOURCES, "cluster")))
@@ -110,7 +112,9 @@ def pattern_type(text: str) -> ACLResourcePatternType:
 
 
 def operation_of(text: str) -> ACLOperation:
-    """Parse the value of `--operation`. Raises ConfigurationError for an unknown operation."""
+    """Parse the value of `--operation`, in upper or lower case, with or without `_`. Raises ConfigurationError for an
+    unknown operation.
+    """
     name = text.strip().replace("_", "").lower()
     for operation in ACLOperation:
         if operation > ACLOperation.ANY and operation.name.replace("_", "").lower() == name:
@@ -119,13 +123,17 @@ def operation_of(text: str) -> ACLOperation:
 
 
 def operation_names() -> list[str]:
-    """Return the names of all operations as the command line has them, such as `DescribeConfigs`."""
+    """Return the names of the operations that ACLs may have, as the command line has them, such as
+    `DescribeConfigs`.
+    """
     operations = [operation for operation in ACLOperation if operation > ACLOperation.ANY]
     return ["".join(part.capitalize() for part in operation.name.split("_")) for operation in operations]
 
 
 def principal(option: str, text: str) -> str:
-    """Check and return a principal such as `User:alice`. Raises ConfigurationError for anything else."""
+    """Return a principal such as `User:alice` without surrounding spaces. Raises ConfigurationError, with the name of
+    the option, for a text without a type and a colon.
+    """
     name = text.strip()
     kind, colon, _ = name.partition(":")
     if not (kind and colon):
@@ -140,7 +148,7 @@ def resource_text(resource: ResourcePattern | ResourcePatternFilter) -> str:
 
 
 def entry_text(acl: ACL | Entry) -> str:
-    """Return an ACL as Kafka's tool prints it."""
+    """Return an ACL without its resource, as Kafka's tool prints it."""
     return (
         f"(principal={acl.principal}, host={acl.host}, operation={acl.operation.name}, "
         f"permissionType={acl.permission_type.name})"

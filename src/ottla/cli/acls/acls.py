@@ -31,7 +31,7 @@ from ottla.security.acl import ACL, ACLFilter, ACLResourcePatternType, ResourceP
 
 
 def add(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Add the ACLs that do not exist yet."""
+    """Add the ACLs that do not exist yet, and return them and the existing ones for JSON."""
     all_existing: list[ACL] = []
     all_added: list[ACL] = []
     for (kind, name, pattern), entries in requested_entries(args).items():
@@ -50,7 +50,7 @@ def add(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> di
 
 
 def remove(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Remove ACLs, after confirmation unless `--force` is set."""
+    """Remove the ACLs that match the options, after confirmation unless `--force` is set, and return them for JSON."""
     removed: list[ACL] = []
     for resource, entries in requested_entries(args).items():
         filters = [entry.within(resource) for entry in entries] or [ACLFilter(resource_pattern=resource)]
@@ -61,7 +61,9 @@ def remove(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Print the ACLs of each resource; with `--principal`, those of each principal."""
+    """Print the ACLs of the named resources (default: of all), by resource; with `--principal`, those of each
+    principal.
+    """
     filters = [ACLFilter(resource_pattern=resource) for resource in resources(args)] or [ACLFilter()]
     matching = {acl for acl_filter in filters for acl in admin.describe_acls(acl_filter)}
     principals = list(dict.fromkeys(text.strip() for text in args.principal))
@@ -105,7 +107,7 @@ _IMPLIED: Final = ("operation", "deny_principal", "deny_host")
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for options that contradict each other or would have no effect."""
+    """Raise ConfigurationError for options that contradict each other, lack another option, or would have no effect."""
     for kind in ("producer", "consumer"):
         wrong = [option for option in _IMPLIED if is_set(args, kind) and is_set(args, option)]
         if wrong:
@@ -145,7 +147,7 @@ def _check_remove(args: argparse.Namespace) -> None:
 
 
 class _ZooKeeperOption(argparse.Action):
-    """Rejects the options of old Kafka versions that changed ACLs directly in ZooKeeper."""
+    """Rejects the options of old Kafka versions that changed ACLs directly in ZooKeeper, with a ConfigurationError."""
 
     def __call__(
         self,
@@ -161,7 +163,7 @@ class _ZooKeeperOption(argparse.Action):
 
 
 class _Version(argparse.Action):
-    """Prints the version. It is looked up only here, because that takes time."""
+    """Prints the version of Ottla and exits. It is looked up only on request, because that takes time."""
 
     def __init__(self, option_strings: list[str], dest: str, **more: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **more)
@@ -192,28 +194,36 @@ COMMAND = AdminCommand(
             Option(name, "option of old Kafka versions, rejected: use --bootstrap-server", action=_ZooKeeperOption)
             for name in ("--authorizer-properties", "--authorizer")
         ),
-        Option("--version", "print the version and exit", action=_Version),
+        Option("--version", "print the version of Ottla and exit", action=_Version),
         *(Repeatable(f"{flag_name(name)} NAME", f"a {name.replace('_', ' ')}, '*' for all") for name in RESOURCES),
-        Flag("--cluster", "use the cluster as resource"),
+        Flag("--cluster", "add, remove or list ACLs of the cluster"),
         Option(
             "--resource-pattern-type {any,match,literal,prefixed}",
-            "how resource names are matched: literal or prefixed; --list and --remove also take any "
+            "type of the resource patterns: literal or prefixed; --list and --remove also accept any "
             "(both types) and match (all ACLs that apply to the name)",
             pattern_type,
             default="literal",
         ),
-        Repeatable("--allow-principal User:NAME", "principal to allow; User:* for all", actions=_CHANGES),
-        Repeatable("--deny-principal User:NAME", "principal to deny, which overrides any allow", actions=_CHANGES),
+        Repeatable("--allow-principal User:NAME", "principal to allow; User:*: all principals", actions=_CHANGES),
+        Repeatable(
+            "--deny-principal User:NAME",
+            "principal to deny, even if another ACL allows it; User:*: all principals",
+            actions=_CHANGES,
+        ),
         Repeatable("--allow-host ADDRESS", "IP address for --allow-principal (default: any)", actions=_CHANGES),
         Repeatable("--deny-host ADDRESS", "IP address for --deny-principal (default: any)", actions=_CHANGES),
         Repeatable(
             "--operation NAME", f"operation: one of {', '.join(operation_names())} (default: All)", actions=_CHANGES
         ),
-        Repeatable("--principal User:NAME", "only ACLs of this principal", actions="list"),
-        Flag("--producer", "the ACLs of a producer: Write, Describe and Create on --topic", actions=_CHANGES),
+        Repeatable("--principal User:NAME", "list only ACLs of this principal (default: of all)", actions="list"),
+        Flag(
+            "--producer",
+            "the ACLs of a producer: Write, Describe and Create on --topic, Write and Describe on --transactional-id",
+            actions=_CHANGES,
+        ),
         Flag("--consumer", "the ACLs of a consumer: Read and Describe on --topic, Read on --group", actions=_CHANGES),
-        Flag("--idempotent", "with --producer: IdempotentWrite on the cluster", actions=_CHANGES),
-        Flag("--force", "with --remove: do not wait for confirmation"),
+        Flag("--idempotent", "with --producer: also IdempotentWrite on the cluster", actions=_CHANGES),
+        Flag("--force", "with --remove: do not ask for confirmation"),
         JSON,
     ),
 )

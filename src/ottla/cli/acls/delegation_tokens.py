@@ -19,13 +19,13 @@ from ottla.errors import ConfigurationError
 
 HEADER: Final = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
 MAX_LIFETIME: Final = -1
-"""The value of max_lifetime_ms for the broker's maximum."""
+"""The maximum lifetime in milliseconds that stands for the broker's delegation.token.max.lifetime.ms."""
 WIDTHS: Final = (15, 30, 15, 15, 25, 15, 15, 15)
 """The minimum widths of columns in characters, as in Kafka's tool."""
 
 
 def create(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Create a token and print it."""
+    """Create a token, print it, and return it for JSON."""
     renewers, lifetime_ms = args.renewer_principal, args.max_life_time_period
     if lifetime_ms is None:
         lifetime_ms = MAX_LIFETIME
@@ -38,7 +38,7 @@ def create(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def renew(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Renew a token, and print its new expiry time."""
+    """Renew the token with the HMAC in `--hmac`, and print its new expiry time."""
     period_ms = args.renew_time_period
     output.text(f"Calling renew token operation with hmac :{args.hmac} , renew-time-period :{period_ms}")
     expiry = admin.renew_delegation_token(_hmac(args), period_ms)
@@ -47,7 +47,7 @@ def renew(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def expire(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Expire a token, now or after `--expiry-time-period`, and print its new expiry time."""
+    """Set the expiry time of the token with the HMAC in `--hmac` to now or in `--expiry-time-period`, and print it."""
     period_ms = args.expiry_time_period
     output.text(f"Calling expire token operation with hmac :{args.hmac} , expire-time-period :{period_ms}")
     expiry = admin.expire_delegation_token(_hmac(args), period_ms)
@@ -56,8 +56,8 @@ def expire(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the tokens of the owners in `--owner-principal`. Without owners, print all tokens that the client may
-    describe.
+    """Print the tokens whose owner or renewer is in `--owner-principal`. Without that option, print all tokens that the
+    client may describe.
     """
     owners = args.owner_principal
     if owners:
@@ -125,8 +125,8 @@ COMMAND = AdminCommand(
         *connection(),
         Repeatable(
             "--owner-principal TYPE:NAME",
-            "owner of the new token; with --describe: owners or renewers of the tokens to print, by default all that "
-            "you may describe",
+            "owner of the new token (default: yourself); with --describe: owner or renewer of the tokens to print "
+            "(default: all tokens that you may describe)",
             type=str.strip,
             actions="create describe",
         ),
@@ -138,11 +138,14 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--max-life-time-period MS",
-            "maximum lifetime of the token in milliseconds; -1: the broker's delegation.token.max.lifetime.ms",
+            "maximum lifetime of the token in milliseconds; -1 (the default): the broker's "
+            "delegation.token.max.lifetime.ms",
             int,
             actions="create",
         ),
-        Option("--hmac HMAC", "HMAC of the token, in base64", actions="renew expire"),
+        Option(
+            "--hmac HMAC", "HMAC of the token in base64, as --create and --describe print it", actions="renew expire"
+        ),
         Option(
             "--renew-time-period MS",
             "time in milliseconds until the token expires; -1: the broker's delegation.token.expiry.time.ms",

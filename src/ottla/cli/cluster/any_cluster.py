@@ -18,7 +18,7 @@ HEADER: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 
 
 def cluster_id(args: argparse.Namespace) -> int:
-    """Print the id of the cluster."""
+    """Print the id of the cluster, and return 0. A cluster of an old version of Kafka may have none."""
     with KafkaAdminClient(client_options(args)) as admin:
         identity = admin.describe_cluster().cluster_id
     if args.json:
@@ -29,7 +29,9 @@ def cluster_id(args: argparse.Namespace) -> int:
 
 
 def unregister(args: argparse.Namespace) -> int:
-    """Remove the registration of a broker that was shut down permanently."""
+    """Remove the registration of a broker that was shut down permanently. Return 1 if the cluster does not support
+    that, otherwise 0.
+    """
     with KafkaAdminClient(client_options(args)) as admin:
         try:
             admin.unregister_broker(args.id)
@@ -41,7 +43,7 @@ def unregister(args: argparse.Namespace) -> int:
 
 
 def list_endpoints(args: argparse.Namespace) -> int:
-    """Print the brokers or controllers of the cluster with their addresses."""
+    """Print the brokers of the cluster with their addresses, or with `--bootstrap-controller` its controllers."""
     with KafkaAdminClient(client_options(args)) as admin:
         cluster = admin.describe_cluster(include_fenced_brokers=args.include_fenced_brokers)
     kind = "controller" if args.bootstrap_controller else "broker"

@@ -48,8 +48,8 @@ def _signal(text: str) -> signal.Signals:
 
 
 def _locked(action: Callable[[Path, argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Wrap an action so that it holds the lock of the cluster's directory: commands that change the cluster run one at
-    a time.
+    """Wrap an action so that it holds the lock of the cluster's directory, and raises ConfigurationError if another
+    command holds the lock, or if there is no cluster and the action is not `up`.
     """
 
     def run(args: argparse.Namespace) -> int:
@@ -68,7 +68,10 @@ def show_status(args: argparse.Namespace) -> int:
 
 
 def up(directory: Path, args: argparse.Namespace) -> int:
-    """Start the cluster, or create it first if the directory has none. Print the status."""
+    """Start the cluster, or create it first if the directory has none. Print the status.
+
+    Raises ConfigurationError if there is a cluster with another number of brokers, or `--override` is set for it.
+    """
     cluster = LocalCluster.load(directory)
     if cluster is None:
         cluster = _new(directory, args)
@@ -94,7 +97,7 @@ def _new(directory: Path, args: argparse.Namespace) -> LocalCluster:
 
 
 def kill(directory: Path, args: argparse.Namespace) -> int:
-    """Send a signal to a broker or to ZooKeeper. Return 1 if it does not run."""
+    """Send the signal in `--signal` to a broker or to ZooKeeper. Return 1 if its process does not run."""
     cluster = _existing(directory)
     broker = _find(cluster, args.id)
     is_sent = cluster.send_zookeeper(args.signal) if broker is None else cluster.send(broker, args.signal)
@@ -106,7 +109,7 @@ def kill(directory: Path, args: argparse.Namespace) -> int:
 
 
 def start(directory: Path, args: argparse.Namespace) -> int:
-    """Start a broker or ZooKeeper again. Raises StartupError if it is paused."""
+    """Start a broker or ZooKeeper if it is not running. Raises StartupError if it is paused, or not ready in time."""
     cluster = _existing(directory)
     broker = _find(cluster, args.id)
     if cluster.zookeeper_is_paused() if broker is None else cluster.is_paused(broker):
@@ -121,7 +124,9 @@ def start(directory: Path, args: argparse.Namespace) -> int:
 
 
 def add(directory: Path, args: argparse.Namespace) -> int:
-    """Add a broker with the configs of the last broker, and start it."""
+    """Add a broker with the configs of the last broker, apart from its rack, and with those of `--rack` and
+    `--override`. Start it, and print the status.
+    """
     cluster = _existing(directory)
     configs = cluster.common_configs() | dict(properties.override(text) for text in args.override)
     if args.rack:
@@ -132,7 +137,7 @@ def add(directory: Path, args: argparse.Namespace) -> int:
 
 
 def down(directory: Path, args: argparse.Namespace) -> int:
-    """Shut down all processes. Return 1 if one had to be killed."""
+    """Shut down the brokers, the last one first, and then ZooKeeper. Return 1 if a process had to be killed."""
     cluster = _existing(directory)
     killed = [f"broker {broker.id}" for broker in reversed(cluster.brokers) if not cluster.stop(broker)]
     if cluster.zookeeper is not None and not cluster.stop_zookeeper():
@@ -172,10 +177,10 @@ def _print_status(cluster: LocalCluster, args: argparse.Namespace, *, strict: bo
     return int(strict and not report.is_healthy)
 
 
-_DIR = Option("--dir DIR", "directory of the cluster", Path, default=Path("ottla-cluster"))
-_FORMAT = Option("--format", "format of the output", choices=("text", "json"), default="text")
-_ID = Option("id ID", "id of a broker, or zookeeper")
-_OVERRIDE = Repeatable("--override NAME=VALUE", "config of new brokers")
+_DIR = Option("--dir DIR", "directory of the cluster's files, logs and data", Path, default=Path("ottla-cluster"))
+_FORMAT = Option("--format", "format of the output: text or json", choices=("text", "json"), default="text")
+_ID = Option("id ID", "id of a broker, such as 1, or zookeeper")
+_OVERRIDE = Repeatable("--override NAME=VALUE", "broker config of the new brokers, such as num.partitions=3")
 
 COMMAND = Command(
     subcommands=True,
@@ -187,15 +192,24 @@ COMMAND = Command(
             options=(
                 _DIR,
                 _FORMAT,
-                Option("--brokers N", f"number of brokers of a new cluster ({BROKERS})", int),
+                Option(
+                    "--brokers N", f"number of brokers of a new cluster, 1 to {MOST_BROKERS} (default: {BROKERS})", int
+                ),
                 Option(
                     "--base-port PORT",
-                    "port of broker 0 of a new cluster; broker N has PORT + N. With 0, all have free ports",
+                    "port of broker 0 of a new cluster; broker N has PORT + N. 0: all have free ports",
                     int,
                     default=BASE_PORT,
                 ),
-                Flag("--zookeeper", "start ZooKeeper, and keep the metadata of a new cluster in it"),
-                Option("--zookeeper-port PORT", f"port of ZooKeeper ({ZOOKEEPER_PORT}); 0: any free port", int),
+                Flag(
+                    "--zookeeper",
+                    "create a new cluster with ZooKeeper as its metadata store, in place of the embedded one",
+                ),
+                Option(
+                    "--zookeeper-port PORT",
+                    f"port of ZooKeeper (default: {ZOOKEEPER_PORT}); 0: any free port; implies --zookeeper",
+                    int,
+                ),
                 _OVERRIDE,
             ),
         ),
@@ -212,7 +226,9 @@ COMMAND = Command(
             options=(
                 _DIR,
                 _ID,
-                Option("--signal", "signal to send: KILL, TERM, STOP, CONT …", _signal, default="KILL"),
+                Option(
+                    "--signal", "signal to send, by name or number: KILL, TERM, STOP, CONT …", _signal, default="KILL"
+                ),
             ),
         ),
         Action("start", "start a broker or ZooKeeper again", _locked(start), options=(_DIR, _ID)),
@@ -220,7 +236,7 @@ COMMAND = Command(
             "add",
             "add a broker with the configs of the last one",
             _locked(add),
-            options=(_DIR, _FORMAT, Option("--rack", "rack of the broker"), _OVERRIDE),
+            options=(_DIR, _FORMAT, Option("--rack", "broker.rack of the new broker (default: none)"), _OVERRIDE),
         ),
         Action("down", "shut down all brokers, then ZooKeeper if there is one", _locked(down), options=(_DIR,)),
         *any_cluster.ACTIONS,

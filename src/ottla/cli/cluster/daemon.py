@@ -1,8 +1,8 @@
 """Processes that continue to run after the command that started them has ended. They are identified by their pid.
 
-Because pids are reused, all functions except `start` also take a word of the command that started the process. If the
-command line of the process with this pid does not contain the word, it is another process, and the requested one is
-considered ended.
+Because pids are reused, all public functions except `start` also take a word of the command that started the process.
+If the command line of the process with this pid does not contain the word, it is another process, and the requested one
+is considered ended.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 
 POLL_SECONDS: Final = 0.02
 DELIVERY_SECONDS: Final = 5.0
+"""Maximum time in seconds to wait until SIGSTOP or SIGCONT has taken effect."""
 STOPPED: Final = "T"
 """The state of a paused process in /proc on Linux, and in the output of ps."""
 _children: Final[list[subprocess.Popen[bytes]]] = []
@@ -24,7 +25,9 @@ _children: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def start(command: Sequence[str], log: Path) -> int:
-    """Start a process in a new session, so that Ctrl+C does not reach it. Return its pid."""
+    """Start a process in a new session, so that Ctrl+C does not reach it. Its output is appended to the file `log`.
+    Return its pid.
+    """
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True, close_fds=True
@@ -44,7 +47,7 @@ def is_running(pid: int, word: str) -> bool:
 
 
 def is_stopped(pid: int, word: str) -> bool:
-    """Return whether the process is paused by SIGSTOP."""
+    """Return whether the process exists and is paused by SIGSTOP."""
     return is_running(pid, word) and _state(pid).startswith(STOPPED)
 
 
@@ -59,7 +62,9 @@ def wait_for_end(pid: int, word: str, seconds: float) -> bool:
 
 
 def stop(pid: int, word: str, seconds: float) -> bool:
-    """Stop the process with SIGTERM. If it has not ended after `seconds`, kill it and return False."""
+    """Resume the process and stop it with SIGTERM. If it has not ended after `seconds`, kill it and return False.
+    Return True if it has ended, or did not exist.
+    """
     if not send(pid, word, signal.SIGCONT):
         return True
     send(pid, word, signal.SIGTERM)
@@ -71,7 +76,9 @@ def stop(pid: int, word: str, seconds: float) -> bool:
 
 
 def send(pid: int, word: str, number: signal.Signals) -> bool:
-    """Send a signal. Return False if the process does not exist. SIGSTOP and SIGCONT have taken effect on return."""
+    """Send a signal. Return False if the process does not exist. For SIGSTOP and SIGCONT, wait up to DELIVERY_SECONDS
+    until they have taken effect.
+    """
     if not is_running(pid, word):
         return False
     try:
@@ -84,14 +91,14 @@ def send(pid: int, word: str, number: signal.Signals) -> bool:
 
 
 def _wait_until(pid: int, word: str, *, stopped: bool) -> None:
-    """Wait until the process is paused or resumed, which takes a moment on a busy machine."""
+    """Wait up to DELIVERY_SECONDS until the process is paused or resumed, which takes a moment on a busy machine."""
     deadline = time.monotonic() + DELIVERY_SECONDS
     while is_running(pid, word) and is_stopped(pid, word) != stopped and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
 
 
 def _state(pid: int) -> str:
-    """Return the letter of the process state; empty if the process has ended."""
+    """Return a text that begins with the letter of the process state; empty if the process does not exist."""
     try:
         # The name before it is in parentheses and may contain some itself.
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].strip()
@@ -103,7 +110,7 @@ def _state(pid: int) -> str:
 
 
 def _command_line(pid: int) -> str:
-    """Return the command line of the process; empty if it has ended."""
+    """Return the command line of the process; empty if it has ended or does not exist."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

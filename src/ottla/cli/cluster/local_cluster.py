@@ -32,9 +32,9 @@ STATE: Final = "cluster.json"
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 READY: Final = b"is ready: "
-"""The end of the line that `ottla broker` prints when it is ready."""
+"""A part of the line that `ottla broker` prints when it is ready."""
 ENDING: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-"""Signals that end a process."""
+"""Signals after which `send` waits for the end of the process."""
 MOST_REPLICAS: Final = 3
 OWN: Final = frozenset(
     {"broker.id", "listeners", "zookeeper.connect", "ottla.metadata.dir", "log.dirs", "ottla.http.listener"}
@@ -44,7 +44,7 @@ OWN: Final = frozenset(
 
 @dataclass
 class Broker:
-    """A broker of the cluster. `pid` is 0 if it has never been started."""
+    """A broker of the cluster. `pid` is the process id of its last start, 0 if it has never been started."""
 
     id: int
     port: int
@@ -83,7 +83,9 @@ class LocalCluster:
     def create(
         cls, directory: Path, brokers: int, base_port: int, zookeeper_port: int | None, overrides: Mapping[str, str]
     ) -> Self:
-        """Create a cluster in a new directory, without starting it."""
+        """Create a cluster in a directory that exists and has none, without starting it. `overrides` are broker configs
+        in addition to `defaults`.
+        """
         cluster = cls(directory, free_port() if zookeeper_port == 0 else zookeeper_port, base_port)
         for _ in range(brokers):
             cluster.add({**defaults(brokers), **overrides})
@@ -119,8 +121,8 @@ class LocalCluster:
         return broker
 
     def add(self, configs: Mapping[str, str]) -> Broker:
-        """Add a broker with these configs, without starting it. Raises ConfigurationError for configs that the cluster
-        sets.
+        """Write the properties file of a new broker with these configs, and add it to `brokers`, without starting it or
+        saving the cluster. Raises ConfigurationError for configs in OWN.
         """
         fixed = sorted(OWN.intersection(configs))
         if fixed:
@@ -145,7 +147,7 @@ class LocalCluster:
         return broker
 
     def common_configs(self) -> dict[str, str]:
-        """Return the configs of the last broker that a new broker should also have."""
+        """Return the configs in the last broker's properties file, except those in OWN and broker.rack."""
         configs = properties.load(self.properties(self.brokers[-1]))
         return {name: value for name, value in configs.items() if name not in {*OWN, "broker.rack"}}
 
@@ -203,8 +205,8 @@ class LocalCluster:
         return daemon.is_running(self.zookeeper_pid, self._zookeeper_word)
 
     def start_zookeeper(self) -> None:
-        """Start ZooKeeper if the cluster has one and it is not running. Raises StartupError if it does not answer in
-        time.
+        """Start ZooKeeper if the cluster has one and it is not running, and save the cluster. Raises StartupError if it
+        does not respond in time, or another ZooKeeper has its address.
         """
         server = self.zookeeper
         if server is None or self.zookeeper_is_running():
@@ -220,8 +222,8 @@ class LocalCluster:
             time.sleep(daemon.POLL_SECONDS)
 
     def start(self, *brokers: Broker) -> None:
-        """Start those of the brokers that are not running, and wait until they are ready. Raises StartupError if one is
-        not ready in time.
+        """Start those of the brokers that are not running, save the cluster, and wait until they are ready. Raises
+        StartupError if one ends, or is not ready in time.
         """
         positions = {}
         for broker in brokers:
@@ -259,23 +261,23 @@ class LocalCluster:
             time.sleep(daemon.POLL_SECONDS)
 
     def send(self, broker: Broker, number: signal.Signals) -> bool:
-        """Send a signal to a broker. If the signal ends the process, wait for the end. Return False if the process does
-        not exist.
+        """Send a signal to a broker. If it is one in ENDING, wait up to STOP_SECONDS for the end of the process. Return
+        False if the process does not exist.
         """
         return _signal(broker.pid, str(self.properties(broker)), number)
 
     def send_zookeeper(self, number: signal.Signals) -> bool:
-        """Send a signal to ZooKeeper. If the signal ends the process, wait for the end. Return False if the process
-        does not exist.
+        """Send a signal to ZooKeeper. If it is one in ENDING, wait up to STOP_SECONDS for the end of the process.
+        Return False if the process does not exist.
         """
         return _signal(self.zookeeper_pid, self._zookeeper_word, number)
 
     def stop(self, broker: Broker) -> bool:
-        """Shut down a broker by a controlled shutdown. Return False if it had to be killed."""
+        """Shut down a broker by a controlled shutdown. Return False if it had to be killed after STOP_SECONDS."""
         return daemon.stop(broker.pid, str(self.properties(broker)), STOP_SECONDS)
 
     def stop_zookeeper(self) -> bool:
-        """Shut down ZooKeeper. Return False if it had to be killed."""
+        """Shut down ZooKeeper. Return False if it had to be killed after STOP_SECONDS."""
         return daemon.stop(self.zookeeper_pid, self._zookeeper_word, STOP_SECONDS)
 
 
@@ -287,8 +289,8 @@ def _signal(pid: int, word: str, number: signal.Signals) -> bool:
 
 
 def defaults(brokers: int) -> dict[str, str]:
-    """Return the configs of the brokers of a new cluster. With three brokers or more, no acknowledged record is lost if
-    one broker fails.
+    """Return the configs of the brokers of a new cluster. With three brokers or more, no record that was acknowledged
+    with acks=all is lost if one broker fails.
     """
     replicas = min(MOST_REPLICAS, brokers)
     in_sync = 2 if brokers >= MOST_REPLICAS else 1
@@ -308,7 +310,7 @@ def defaults(brokers: int) -> dict[str, str]:
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Context manager: hold the lock of the directory, so that commands run one at a time. The directory is created if
-    it does not exist.
+    it does not exist. Raises ConfigurationError if another command holds the lock, or the directory cannot be used.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

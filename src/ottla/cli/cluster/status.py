@@ -1,4 +1,4 @@
-"""The status of a local cluster: its processes, leaders and replicas."""
+"""The status of a local cluster: its processes, its controller, and the partitions that are not healthy."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from ottla.logs import listed
 
 TIMEOUT_MS: Final = 5_000
 REQUEST_MS: Final = 2_000
-"""Timeout in milliseconds of a request to a broker. After the timeout, the request is sent to the next broker."""
+"""Timeout in milliseconds of one request, shorter than TIMEOUT_MS, so that another broker can be tried."""
 MAX_NAMES: Final = 10
-"""Maximum number of partitions whose names are printed as text."""
+"""Maximum number of partitions in each list whose names are printed as text."""
 
 
 @dataclass
 class Status:
-    """The status of a cluster. Fields whose values come from brokers are None if no broker responds; `error` then has
-    the reason.
+    """The status of a cluster. The fields from `controller` to `offline` are None if no broker responds; `error` then
+    has the reason. The controller may come from ZooKeeper even then.
     """
 
     directory: str
@@ -41,8 +41,8 @@ class Status:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether all processes run, all brokers are registered, and all partitions have a leader and are fully
-        replicated.
+        """Whether all processes run, all brokers are registered, one is the controller, and all partitions have a
+        leader and are fully replicated.
         """
         processes = [*self.brokers, *([self.zookeeper] if self.zookeeper else [])]
         is_running = all(process["running"] and not process["paused"] for process in processes)
@@ -52,8 +52,8 @@ class Status:
 
 
 def status(cluster: LocalCluster) -> Status:
-    """Return the status of a cluster. It comes from its processes and from a running broker or, if none responds, from
-    ZooKeeper.
+    """Return the status of a cluster: that of its processes, and what a running broker reports. If no broker responds,
+    the registrations and the controller come from ZooKeeper, if the cluster has one.
     """
     report = _processes(cluster)
     servers = ",".join(broker["address"] for broker in report.brokers if broker["running"] and not broker["paused"])
@@ -133,7 +133,7 @@ def _name(partition: PartitionInfo) -> str:
 
 
 def as_text(report: Status) -> Iterator[str]:
-    """Yield the status as lines of text."""
+    """Yield the status as lines of text: a table of the processes, then the partitions or the error."""
     zookeeper = report.zookeeper
     rows: list[tuple[str, str, str, int | None, str, str]] = []
     if zookeeper is not None:

@@ -17,7 +17,7 @@ from ottla.cluster.store.znodes import uuid_text
 from ottla.errors import ConfigurationError
 
 CONFIGS = {"interval": "interval.ms", "metrics": "metrics", "match": "match"}
-"""The configs that options set. An empty value resets the config to its default."""
+"""The config that each option of `--alter` sets. An empty value resets the config to its default."""
 
 
 def _resource(name: str) -> ConfigResource:
@@ -29,14 +29,16 @@ def _names(admin: KafkaAdminClient) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
-    """Print the names of all subscriptions."""
+    """Print and return the names of all subscriptions, sorted."""
     names = _names(admin)
     output.text("\n".join(names))
     return names
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, dict[str, str | None]]:
-    """Print the configs of one subscription, or of all."""
+    """Print the configs of the subscription in `--name`, or of all, and return them by name. A subscription that does
+    not exist is reported and left out.
+    """
     names = _names(admin)
     document: dict[str, dict[str, str | None]] = {}
     for name in names if args.name is None else [args.name]:
@@ -51,7 +53,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, str]:
-    """Create or change a subscription, and print its name."""
+    """Create or change the subscription in `--name`, or create one with a random id as its name, and print the name."""
     name = args.name or uuid_text(uuid.uuid4())
     changes: dict[str, Change] = {
         key: getattr(args, option) or None for option, key in CONFIGS.items() if getattr(args, option) is not None
@@ -62,7 +64,7 @@ def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, str]:
-    """Delete a subscription."""
+    """Delete a subscription by removing all of its configs."""
     (entries,) = admin.describe_configs([_resource(args.name)]).values()
     admin.alter_configs({_resource(args.name): dict.fromkeys(entries, (AlterConfigOp.DELETE, None))})
     output.text(f"Deleted client metrics config for {args.name}.")
@@ -87,22 +89,27 @@ COMMAND = AdminCommand(
     options=(
         *connection(),
         OneOf(
-            Option("--name", "name of the subscription", actions="describe alter delete"),
-            Flag("--generate-name", "generate a unique name for a new subscription", actions="alter"),
+            Option(
+                "--name", "name of the subscription; --describe prints all by default", actions="describe alter delete"
+            ),
+            Flag("--generate-name", "create a subscription with a generated unique name", actions="alter"),
             required=False,
         ),
         Option(
             "--interval MS",
-            "interval in milliseconds at which clients push; empty: the default",
+            "interval in milliseconds at which clients push metrics, 100 to 3600000; empty: the default, 300000",
             actions="alter",
         ),
         Option(
-            "--metrics PREFIX,…", "metrics that clients push, as prefixes of metric names; empty: none", actions="alter"
+            "--metrics PREFIX,…",
+            "metrics that clients push, as prefixes of metric names; *: all; empty: none (the default)",
+            actions="alter",
         ),
         Option(
             "--match SELECTOR=REGEX,…",
-            "clients to select: client_id, client_instance_id, client_software_name, client_software_version, "
-            "client_source_address, client_source_port; empty: all clients",
+            "clients that push metrics, by regular expressions for client_id, client_instance_id, "
+            "client_software_name, client_software_version, client_source_address or client_source_port; empty: all "
+            "clients (the default)",
             actions="alter",
         ),
         JSON,

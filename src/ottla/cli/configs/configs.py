@@ -29,13 +29,15 @@ _COMMA: Final = re.compile(r",(?![^\[]*\])")
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> Any:
-    """Print configs, quotas or SCRAM credentials."""
+    """Print the configs, or the quotas and SCRAM credentials, of the selected entities, and return them for JSON."""
     targets = entities(args)
     return (_describe if targets[0].kind.resource else users.describe)(admin, targets, args, output)
 
 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Set and remove configs, quotas or SCRAM credentials."""
+    """Set and remove the configs, quotas or SCRAM credentials of the selected entity. Raises ConfigurationError if
+    quotas and credentials are combined.
+    """
     targets = entities(args)
     if targets[0].kind.resource:
         _alter(admin, targets, _changes(args), output)
@@ -57,7 +59,7 @@ def _check_alter(args: argparse.Namespace) -> None:
 
 
 class _ZooKeeper(argparse.Action):
-    """Refuses `--zookeeper`, which Kafka's tool had up to 3.9."""
+    """Rejects `--zookeeper`, which Kafka's tool had up to 3.9, with a ConfigurationError."""
 
     def __call__(self, *_: Any) -> None:
         raise ConfigurationError(
@@ -76,9 +78,20 @@ COMMAND = AdminCommand(
         Option("--zookeeper HOST:PORT", "not supported: use --bootstrap-server", action=_ZooKeeper),
         *ENTITY_OPTIONS,
         Flag("--all", "also print defaults, not only configs that are set on the entity", actions="describe"),
-        Option("--add-config K=V,K=[V,V]", "configs to set; a value with commas needs brackets", actions="alter"),
-        Option("--add-config-file FILE", "properties file of configs to set", Path, actions="alter"),
-        Option("--delete-config K,K", "configs to remove", actions="alter"),
+        Option(
+            "--add-config K=V,K=[V,V]",
+            "configs, quotas or SCRAM credentials to set; a value with commas needs brackets",
+            actions="alter",
+        ),
+        Option(
+            "--add-config-file FILE",
+            "properties file of configs to set, in place of --add-config",
+            Path,
+            actions="alter",
+        ),
+        Option(
+            "--delete-config K,K", "names of configs to remove, so that their defaults apply again", actions="alter"
+        ),
         Flag("--force", "accepted for compatibility with Kafka's tool; this command never asks for confirmation"),
         Flag("--json", "print JSON instead of text", actions="describe"),
     ),
@@ -95,7 +108,9 @@ def _changes(args: argparse.Namespace) -> Changes:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Parse configs such as `a=1,b=[x,y]`. Raises ConfigurationError for a name without a value."""
+    """Parse configs such as `a=1,b=[x,y]`. Raises ConfigurationError for a part without `=` or without a name; an empty
+    value is allowed.
+    """
     configs = {}
     for part in filter(None, map(str.strip, _COMMA.split(text))):
         name, equals, value = part.partition("=")
@@ -121,8 +136,8 @@ def _alter(admin: KafkaAdminClient, targets: list[Entity], changes: Changes, out
 
 
 def _missing(admin: KafkaAdminClient, entity: Entity, removed: set[str]) -> set[str]:
-    """Return those of the configs in `removed` that are not set on the entity. For a broker's loggers, raise
-    InvalidConfigError for names that are not loggers.
+    """Return those of the configs in `removed` that are not set on the entity. Raises InvalidConfigError if the entity
+    is a broker's loggers and a name is not that of a logger.
     """
     assert entity.kind.resource is not None
     assert entity.name is not None
@@ -143,13 +158,13 @@ def _is_own(entry: ConfigEntry, entity: Entity) -> bool:
 
 def _describe(
     admin: KafkaAdminClient, targets: list[Entity], args: argparse.Namespace, output: Output
-) -> list[dict[str, Any]] | None:
+) -> list[dict[str, Any]]:
     target = targets[0]
     assert target.kind.resource is not None, "users have quotas"
     existing = _existing(admin, target)
     if target.name and existing is not None and target.name not in existing and not args.all:
-        print(f"The {target.kind.singular} '{target.name}' doesn't exist and doesn't have dynamic config.")
-        return None
+        output.text(f"The {target.kind.singular} '{target.name}' doesn't exist and doesn't have dynamic config.")
+        return []
     names = (existing or []) if target.name is None else [target.name]
     resources = [ConfigResource(target.kind.resource, name) for name in names]
     configs = admin.describe_configs(resources, include_synonyms=True) if resources else {}
@@ -163,8 +178,8 @@ def _describe(
 
 
 def _existing(admin: KafkaAdminClient, entity: Entity) -> list[str] | None:
-    """Return the names of the existing entities of a kind. Return None for a single broker, because a request to
-    describe its configs fails if it does not exist.
+    """Return the names of the existing entities of the entity's kind. Return None if one broker, its loggers or the
+    default is selected: a request to describe the configs of a broker fails if the broker does not exist.
     """
     match entity.kind.resource:
         case ConfigResourceType.TOPIC:
@@ -180,8 +195,8 @@ def _existing(admin: KafkaAdminClient, entity: Entity) -> list[str] | None:
 
 
 def _groups_with_configs(admin: KafkaAdminClient, entity: Entity) -> set[str]:
-    """Return the groups that have configs; they may have no members. Since 4.1, Kafka can list all of them
-    (KIP-1142).
+    """Return the groups that have configs; they may have no members. If `entity` is one group, check only that one. All
+    groups can only be listed since Kafka 4.1 (KIP-1142); before, return an empty set.
     """
     group = ConfigResourceType.GROUP
     if entity.name is None:
@@ -212,7 +227,7 @@ _JAVA_NAMES: Final[Mapping[int, str]] = {
     ConfigSource.CLIENT_METRICS_CONFIG: "DYNAMIC_CLIENT_METRICS_CONFIG",
     ConfigSource.GROUP_CONFIG: "DYNAMIC_GROUP_CONFIG",
 }
-"""Java's names of config sources that differ from those of the protocol."""
+"""Java's names of config sources that differ from those of `ConfigSource`."""
 
 
 def _source(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The entities of `ottla configs`: topics, brokers, users and so on, and the options that select them."""
+"""The entities of `ottla configs`, such as topics, brokers and users, and the options that select them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ottla.client.admin.configs import ConfigResourceType
 from ottla.errors import ConfigurationError
 
 DEFAULT: Final = ""
-"""The name of the default entity of a type. Its configs apply to entities that do not set them."""
+"""The name of the default entity of a kind. Its configs apply to entities that do not set them."""
 
 
 class Kind(NamedTuple):
-    """A kind of entity. It has configs if `resource` is set, otherwise quotas."""
+    """A kind of entity. It has configs if `resource` is set, otherwise quotas, and users also SCRAM credentials."""
 
     name: str
     """The plural name of the kind, as --entity-type takes it."""
@@ -67,7 +67,9 @@ class Entity(NamedTuple):
 
 
 class _Short(argparse.Action):
-    """The argparse action of an option that contains both kind and name, such as `--topic NAME`."""
+    """The argparse action of an option that selects kind and name at once, such as `--topic NAME` or
+    `--user-defaults`.
+    """
 
     def __init__(self, *, kind: Kind, **settings: Any) -> None:
         super().__init__(**settings, default=[])
@@ -87,7 +89,7 @@ class _Short(argparse.Action):
 
 
 def _short_options(kind: Kind) -> Iterator[Option]:
-    """Yield the short options of a kind (KIP-543, KIP-714)."""
+    """Yield the short options of a kind, such as `--user NAME` and `--user-defaults` (KIP-543)."""
     text = f"short for --entity-type {kind.name} --entity-name NAME"
     yield Option(f"{kind.flag} NAME", text, action=_Short, kind=kind, dest="short")
     if kind.has_default:
@@ -96,11 +98,24 @@ def _short_options(kind: Kind) -> Iterator[Option]:
 
 
 ENTITY_OPTIONS: Final = (
-    Option("--entity-type", "type of the entity", action="append", dest="types", default=[], choices=KINDS),
-    Option("--entity-name NAME", "name of the entity", action="append", dest="names", default=[]),
+    Option(
+        "--entity-type",
+        "type of the entity; users and clients can be combined",
+        action="append",
+        dest="types",
+        default=[],
+        choices=KINDS,
+    ),
+    Option(
+        "--entity-name NAME",
+        "name of the entity, for a broker its id (default with --describe: all entities of the type)",
+        action="append",
+        dest="names",
+        default=[],
+    ),
     Option(
         "--entity-default",
-        "the default entity of the type, whose configs apply to entities that do not set them",
+        "the default entity of brokers, users, clients or ips, whose configs apply to entities that do not set them",
         action="append_const",
         dest="names",
         const=DEFAULT,
@@ -111,8 +126,10 @@ ENTITY_OPTIONS: Final = (
 
 
 def entities(args: argparse.Namespace) -> list[Entity]:
-    """Return the entities that the options select: one entity, or a user and a client. Raises ConfigurationError for
-    other combinations.
+    """Return the entities that the options select: one entity, or a user and a client. The name of an entity may be
+    missing, for all entities, unless the action is `alter`.
+
+    Raises ConfigurationError for other combinations, and for names that the kind does not have.
     """
     targets = [*_paired(args.types, args.names), *args.short]
     if not targets:
@@ -133,7 +150,7 @@ def _or_default(kind: Kind) -> str:
 
 def _paired(types: Sequence[str], names: Sequence[str]) -> list[Entity]:
     """Combine the values of --entity-type and --entity-name, in their order. A type without a name means all entities
-    of the kind.
+    of the kind. Raises ConfigurationError if there are more names than types.
     """
     if len(names) > len(types):
         raise ConfigurationError(f"--entity-name {names[len(types)]!r} has no --entity-type")

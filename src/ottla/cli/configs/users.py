@@ -35,7 +35,7 @@ Credentials = Mapping[str, Sequence[ScramCredentialInfo]]
 def describe(
     admin: KafkaAdminClient, entities: Sequence[Entity], _: argparse.Namespace, output: Output
 ) -> dict[str, Any]:
-    """Print the quotas and SCRAM credentials of users, clients or IP addresses."""
+    """Print the quotas of users, clients or IP addresses, and the SCRAM credentials of users; return both for JSON."""
     quotas = admin.describe_client_quotas(_filter(entities))
     credentials = _credentials(admin, entities)
     for entity, values in quotas.items():
@@ -65,7 +65,7 @@ def _filter(entities: Sequence[Entity]) -> ClientQuotaFilter:
 
 def _credentials(admin: KafkaAdminClient, entities: Sequence[Entity]) -> Credentials:
     """Return the SCRAM credentials of the selected user, or of all users. Clients, IP addresses and defaults have
-    none.
+    none. Raises the first error other than ResourceNotFoundError.
     """
     (kind, name), *others = entities
     if kind.quota != "user" or others or name == DEFAULT:
@@ -99,7 +99,9 @@ def _as_json(quotas: Mapping[Any, Quotas], credentials: Credentials) -> dict[str
 
 
 def alter(admin: KafkaAdminClient, entities: Sequence[Entity], changes: Mapping[str, str | None]) -> None:
-    """Change the quotas of users, clients or IP addresses, or the SCRAM credentials of a user."""
+    """Change the quotas of users, clients or IP addresses, or the SCRAM credentials of a user; None in `changes`
+    removes one. Raises ConfigurationError if both kinds are combined, and for invalid values.
+    """
     passwords = {name: value for name, value in changes.items() if name in MECHANISMS}
     if passwords and len(passwords) < len(changes):
         # They take two requests, and the second could fail after the first has succeeded.
@@ -116,7 +118,7 @@ def alter(admin: KafkaAdminClient, entities: Sequence[Entity], changes: Mapping[
 
 
 def _check_removed(admin: KafkaAdminClient, entities: Sequence[Entity], quotas: Mapping[str, float | None]) -> None:
-    """Raise InvalidConfigError if a quota to remove is not set, as Kafka's tool does. Its name may be misspelled."""
+    """Raise InvalidConfigError if a quota to remove is not set, as Kafka's tool does: its name may be misspelled."""
     removed = {name for name, value in quotas.items() if value is None}
     if removed:
         quota_sets = admin.describe_client_quotas(_filter(entities)).values()

@@ -24,8 +24,8 @@ LEVELS = ("read_committed", "read_uncommitted")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print records until a limit is reached or a signal arrives. Return 0, or after a signal 128 plus its number, as
-    Kafka's tool does.
+    """Print records until the limit of `--max-messages` or `--timeout-ms` is reached or a signal arrives. Return 0, or
+    after a signal 128 plus its number, as Kafka's tool does.
     """
     _check(args)
     if args.zookeeper:
@@ -54,7 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for options that would have no effect, as Kafka's ConsoleConsumerOptions does."""
+    """Raise ConfigurationError for options that would have no effect, contradict each other or have a wrong value, as
+    Kafka's ConsoleConsumerOptions does.
+    """
     old, new = ("blacklist", "delete_consumer_offsets", "skip_message_on_error"), ("isolation_level", "partition")
     needed = "--bootstrap-server" if args.zookeeper else "--zookeeper"
     for option in new if args.zookeeper else old:
@@ -73,7 +75,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _records(consumer: KafkaConsumer, args: argparse.Namespace) -> Generator[ConsumerRecord, None, None]:
-    """Yield records until none has arrived for --timeout-ms.
+    """Yield records until none has arrived for --timeout-ms; without that option, without end.
 
     When the generator is closed, it moves the positions back to the first records that were not yielded, so that these
     are not committed, like Kafka's ConsoleConsumer.ConsumerWrapper.resetUnconsumedOffsets.
@@ -143,20 +145,24 @@ COMMAND = Command(
     options=(
         *connection(zookeeper=True),
         OneOf(
-            Option("--topic", "topic to read"),
-            Option("--include, --whitelist REGEX", "read all topics that match"),
+            Option("--topic", "topic to read; one of --topic and --include is required"),
+            Option("--include, --whitelist REGEX", "read all topics whose names match the regular expression"),
             Option("--blacklist REGEX", "with --zookeeper: read all topics except those that match"),
         ),
         Flag(
             "--from-beginning", "start at the earliest record instead of the end, unless --group has committed offsets"
         ),
-        Option("--partition", "read only this partition of --topic", int),
+        Option("--partition", "number of the only partition of --topic to read (default: all)", int),
         Option("--offset", "with --partition: offset to start at, earliest, or latest (the default)"),
-        Option("--group", "consumer group (default: a new one, whose offsets are not committed)"),
-        Option("--max-messages N", "stop after N records", int),
-        Option("--timeout-ms MS", "stop if no record arrives for this time in milliseconds", int),
+        Option("--group", "consumer group (default: group.id, or a new group, whose offsets are not committed)"),
+        Option("--max-messages N", "stop after N records (default: no limit)", int),
+        Option(
+            "--timeout-ms MS",
+            "stop if no record arrives for this time in milliseconds (default: wait without end)",
+            int,
+        ),
         Flag("--delete-consumer-offsets", "with --zookeeper: delete the offsets of the group first"),
-        Flag("--skip-message-on-error", "with --zookeeper: skip messages that cannot be printed"),
+        Flag("--skip-message-on-error", "with --zookeeper: skip messages that cannot be read or printed"),
         Option(
             "--isolation-level",
             "read_committed skips aborted transactions and stops before open ones (default: read_uncommitted)",
@@ -166,6 +172,6 @@ COMMAND = Command(
         Repeatable(
             "--consumer-property, --command-property NAME=VALUE", "a consumer config, such as fetch.max.bytes=65536"
         ),
-        Option("--consumer.config FILE", "same as --command-config", dest="command_config"),
+        Option("--consumer.config FILE", "same as --command-config (deprecated)", dest="command_config"),
     ),
 )

@@ -22,7 +22,9 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Lines(NamedTuple):
-    """The separators that split a line into key, value and headers."""
+    """The rules by which a line is split into headers, key and value. `null_marker` is the text that stands for
+    null.
+    """
 
     parse_key: bool = False
     key_separator: bytes = b"\t"
@@ -35,7 +37,7 @@ class Lines(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Lines:
-        """Create the separators from the values of `--property`."""
+        """Create the rules from the values of `--property`; the defaults are those of Kafka's LineMessageReader."""
         return cls(
             boolean(values.get("parse.key")),
             unescape(values.get("key.separator", "\t")),
@@ -48,7 +50,9 @@ class Lines(NamedTuple):
         )
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return the key, the value and the headers of a line. Raises ConfigurationError if a separator is missing."""
+        """Return the key, the value and the headers of a line, which has the number `number`. Raises ConfigurationError
+        if a separator is missing, unless `ignore_error` is set.
+        """
         headers: list[tuple[str, bytes | None]] = []
         if self.parse_headers:
             text, line = self._split(line, self.headers_delimiter, "headers", number)
@@ -75,15 +79,17 @@ class Lines(NamedTuple):
 
 
 class LineReader(Protocol):
-    """Parses lines of standard input. A class of the user may implement it."""
+    """Parses lines of standard input. A class in `--line-reader` may implement it."""
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return the key, the value and the headers of a line."""
+        """Return the key, the value and the headers of a line. Lines are numbered from 1."""
         ...
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send the lines of standard input until it ends. Return 1 if a record failed."""
+    """Send the lines of standard input until it ends, or a line cannot be parsed. Return 1 if a record or line failed,
+    otherwise 0.
+    """
     lines = _reader(args)
     failures = Failures(args.topic)
     with KafkaProducer(_options(args)) as producer:
@@ -98,14 +104,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Failures:
-    """Counts failed records, and prints the first MAX_ERRORS errors at once, because the input may never end."""
+    """Counts failed records, and prints each of the first MAX_ERRORS errors when it occurs: the input may never end."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self.count = 0
 
     def add(self, error: BaseException) -> None:
-        """Count an error, and print it if it is among the first. May be called in the producer's I/O thread."""
+        """Count an error, and print it if it is among the first MAX_ERRORS. May be called in the producer's I/O
+        thread.
+        """
         self.count += 1
         if self.count <= MAX_ERRORS:
             text = f"ERROR Error when sending message to topic {self._topic}: {error}"
@@ -177,37 +185,69 @@ COMMAND = Command(
     run=run,
     options=(
         *connection("--broker-list"),
-        Option("--topic", "topic to send to", required=True),
+        Option("--topic", "topic to send records to", required=True),
         Repeatable(
             "--property, --reader-property NAME=VALUE",
-            "how lines are parsed: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, "
-            "headers.key.separator, null.marker, ignore.error",
+            "how lines are parsed: parse.key (default: false), key.separator (tab), parse.headers (false), "
+            "headers.delimiter (tab), headers.separator (,), headers.key.separator (:), null.marker (none), "
+            "ignore.error (false)",
         ),
         Repeatable("--producer-property, --command-property NAME=VALUE", "a producer config, such as linger.ms=20"),
-        Option("--producer.config FILE", "same as --command-config", dest="command_config"),
+        Option("--producer.config FILE", "same as --command-config (deprecated)", dest="command_config"),
         Option(
             "--compression-codec",
-            "codec of batches; gzip if the option has no value",
+            "compression.type: none (the default), gzip, snappy, lz4 or zstd; gzip if the option has no value",
             nargs="?",
             const="gzip",
             choices=CODECS,
         ),
-        Option("--request-required-acks ACKS", "acknowledgements to wait for: 0 (none), 1 (the leader) or all"),
-        Option("--batch-size BYTES", "maximum size of a batch in bytes", int),
-        Option("--timeout MS", "time in milliseconds that a batch waits for more records", int),
+        Option(
+            "--request-required-acks ACKS",
+            "acknowledgements to wait for: 0 (none), 1 (the leader) or all (every in-sync replica, the default)",
+        ),
+        Option("--batch-size BYTES", "batch.size: maximum size of a batch in bytes (default: 16384)", int),
+        Option("--timeout MS", "linger.ms: time in milliseconds that a batch waits for more records (default: 5)", int),
         Option("--reader-config FILE", "properties file with values for --property, which overrides them"),
         Option(
             "--line-reader CLASS",
             f"class that parses lines: {DEFAULT_READER}, or the dotted name of a Python class, which is created with "
             "the properties and whose parse(line, number) returns key, value and headers",
         ),
-        Option("--max-block-ms MS", "maximum time in milliseconds that sending waits for metadata and memory", int),
-        Option("--max-memory-bytes BYTES", "maximum memory in bytes of records that wait to be sent", int),
-        Option("--request-timeout-ms MS", "time in milliseconds to wait for a response", int),
-        Option("--retry-backoff-ms MS", "delay in milliseconds before a request is retried", int),
-        Option("--message-send-max-retries N", "maximum number of retries of a batch", int),
-        Option("--metadata-expiry-ms MS", "maximum age of metadata in milliseconds before it is refreshed", int),
-        Option("--socket-buffer-size BYTES", "size in bytes of the socket's send buffer", int),
+        Option(
+            "--max-block-ms MS",
+            "max.block.ms: maximum time in milliseconds that sending waits for metadata and memory (default: 60000)",
+            int,
+        ),
+        Option(
+            "--max-memory-bytes BYTES",
+            "buffer.memory: maximum memory in bytes of records that wait to be sent (default: 33554432)",
+            int,
+        ),
+        Option(
+            "--request-timeout-ms MS",
+            "request.timeout.ms: time in milliseconds to wait for a response (default: 30000)",
+            int,
+        ),
+        Option(
+            "--retry-backoff-ms MS",
+            "retry.backoff.ms: initial delay in milliseconds before a request is retried (default: 100)",
+            int,
+        ),
+        Option(
+            "--message-send-max-retries N",
+            "retries: maximum number of retries of a batch (default: until delivery.timeout.ms)",
+            int,
+        ),
+        Option(
+            "--metadata-expiry-ms MS",
+            "metadata.max.age.ms: maximum age of metadata in milliseconds before it is refreshed (default: 300000)",
+            int,
+        ),
+        Option(
+            "--socket-buffer-size BYTES",
+            "send.buffer.bytes: size in bytes of the socket's send buffer; -1: the system's default (default: 131072)",
+            int,
+        ),
         Flag("--sync", "wait for the acknowledgement of each record before the next one is sent"),
     ),
 )

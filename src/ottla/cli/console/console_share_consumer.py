@@ -21,7 +21,11 @@ GROUP = "console-share-consumer"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print records until a limit is reached or a signal arrives. Acknowledge each record after it has been printed."""
+    """Print records until the limit of `--max-messages` or `--timeout-ms` is reached or a signal arrives. Acknowledge
+    each record after it has been printed: accept it, or release or reject it if the options say so.
+
+    Return 0, or after a signal 128 plus its number.
+    """
     record_format = formatter(args)
     with KafkaShareConsumer(args.topic, _options(args)) as consumer, stopping(consumer.wakeup) as stop:
         count = _print(consumer, record_format, args)
@@ -32,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(consumer: KafkaShareConsumer, record_format: RecordFormatter, args: argparse.Namespace) -> int:
-    """Print records until the end, and return their number."""
+    """Print records until a limit is reached or a signal arrives, and return their number."""
     count = 0
     last = time.monotonic()
     while True:
@@ -88,12 +92,16 @@ COMMAND = Command(
     options=(
         *connection(),
         Option("--topic", "topic to read", required=True),
-        Option("--group", f"share group (default: {GROUP})"),
-        Option("--max-messages N", "stop after N records", int),
-        Option("--timeout-ms MS", "stop if no record arrives for this time in milliseconds", int),
+        Option("--group", f"share group to join (default: group.id, or {GROUP})"),
+        Option("--max-messages N", "stop after N records (default: no limit)", int),
+        Option(
+            "--timeout-ms MS",
+            "stop if no record arrives for this time in milliseconds (default: wait without end)",
+            int,
+        ),
         OneOf(
-            Flag("--release", "release records after they are printed: they are delivered again"),
-            Flag("--reject", "reject records after they are printed: they are never delivered again"),
+            Flag("--release", "release records after they are printed, so that they can be delivered again"),
+            Flag("--reject", "reject records after they are printed, so that they are never delivered again"),
             required=False,
         ),
         Flag("--reject-message-on-error", "reject a record that cannot be printed, instead of stopping"),

@@ -20,8 +20,8 @@ class InternalFormat(NamedTuple):
     kinds: Collection[int]
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return a record as a line of JSON; empty for a record of another type. Raises CorruptMessageError if it
-        cannot be decoded.
+        """Return a record as a line of JSON; empty for a record of another type or without a key. Raises
+        CorruptMessageError if it cannot be decoded.
         """
         if record.key is None:
             return b""

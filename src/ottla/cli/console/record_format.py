@@ -26,9 +26,9 @@ INTERNAL: Final = (
 OPTIONS: Final = (
     Repeatable(
         "--property, --formatter-property NAME=VALUE",
-        "parts that are printed, and separators: print.timestamp, print.key, print.offset, print.partition, "
-        "print.epoch, print.headers, print.value, key.separator, line.separator, headers.separator, null.literal, "
-        "key.deserializer, value.deserializer; print.delivery by a share consumer",
+        "parts that are printed (default: only the value), and separators: print.timestamp, print.key, print.offset, "
+        "print.partition, print.epoch, print.headers, print.value, key.separator, line.separator, headers.separator, "
+        "null.literal, key.deserializer, value.deserializer; print.delivery by a share consumer",
     ),
     Option("--formatter-config FILE", "properties file with values for --formatter-property, which overrides them"),
     Option(
@@ -39,21 +39,23 @@ OPTIONS: Final = (
     ),
     Option(
         "--key-deserializer CLASS",
-        "deserializer of keys: a Kafka class, a type name such as string or long, or a Python class",
+        "deserializer of keys: a Kafka class, a type name such as string or long, or a Python class (default: bytes "
+        "are printed unchanged)",
     ),
     Option(
         "--value-deserializer CLASS",
-        "deserializer of values: a Kafka class, a type name such as string or long, or a Python class",
+        "deserializer of values: a Kafka class, a type name such as string or long, or a Python class (default: bytes "
+        "are printed unchanged)",
     ),
 )
 """The options of both console consumers that select the format."""
 
 
 class RecordFormatter(Protocol):
-    """Formats records for printing. A class of the user may implement it."""
+    """Formats records for printing. A class in `--formatter` may implement it."""
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return the bytes to print for a record."""
+        """Return the bytes to print for a record, with the line separator."""
         ...
 
 
@@ -108,7 +110,9 @@ class Format(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Format:
-        """Create a format from the values of `--property`."""
+        """Create a format from the values of `--formatter-property`. Raises ConfigurationError for a wrong
+        deserializer.
+        """
         return cls(
             boolean(values.get("print.timestamp")),
             boolean(values.get("print.partition")),
@@ -127,7 +131,7 @@ class Format(NamedTuple):
         )
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return the bytes to print for a record."""
+        """Return the chosen parts of a record with their separators, and the line separator."""
         parts = []
         if self.timestamp:
             kind = "LogAppendTime" if record.timestamp_type == LOG_APPEND_TIME else "CreateTime"

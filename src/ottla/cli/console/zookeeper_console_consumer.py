@@ -1,4 +1,6 @@
-"""`ottla console-consumer --zookeeper`: the console consumer of Kafka 0.8, which stores its group in ZooKeeper."""
+"""`ottla console-consumer --zookeeper`: the console consumer of Kafka 0.8, which stores its group's members and offsets
+in ZooKeeper.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,12 @@ from ottla.records.consumer_record import ConsumerRecord
 log = logging.getLogger("ottla.cli")
 
 GROUPS = 100_000
-"""The number in the name of a group without --group is random, and below this limit."""
+"""Exclusive limit of the random number in the name of the group if no group is set."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print messages until a limit is reached or a signal arrives. Return 1 if the group has offsets, which
-    --from-beginning does not allow.
+    """Print messages until a limit is reached or a signal arrives, and return 0 or 128 plus the number of the signal.
+    Return 1 if the group has offsets, which --from-beginning does not allow without --delete-consumer-offsets.
     """
     options = _options(args)
     config = ConsumerConfig(options)
@@ -62,7 +64,9 @@ def _interrupt() -> None:
 
 
 def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace) -> int:
-    """Print messages until the end, and return their number."""
+    """Print messages until the limit of `--max-messages` or `--timeout-ms` is reached or a signal arrives. Return their
+    number.
+    """
     count = 0
     try:
         while args.max_messages is None or count < args.max_messages:
@@ -75,7 +79,7 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
             except Exception as error:
                 if not args.skip_message_on_error:
                     raise
-                log.error("Skipping a message that cannot be read or printed: %s", error)
+                log.error("Skipping a message that cannot be read or printed (--skip-message-on-error): %s", error)
                 continue
             count += 1
     except (KeyboardInterrupt, StopIteration):
@@ -86,7 +90,9 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
 
 
 def _prepare_group(args: argparse.Namespace, config: ConsumerConfig) -> bool:
-    """Delete the offsets of the group if requested. Return False if it has offsets although --from-beginning is set."""
+    """Delete the znodes of the group if --delete-consumer-offsets is set. Otherwise return False, and print why, if it
+    has offsets although --from-beginning is set.
+    """
     with connection.zookeeper(args.zookeeper) as zk:
         if args.delete_consumer_offsets:
             zk.delete_tree(_group(config))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from ottla.cli.consumer_groups import delete_offsets, descriptions, reset_offsets
+from ottla.cli.consumer_groups.reset_offsets import TIMEOUT_MS
 from ottla.cli.consumer_groups.reset_plan import scope
 from ottla.cli.framework.admin_command import AdminCommand
-from ottla.cli.framework.command import Action, CommandFailedError
+from ottla.cli.framework.command import Action, CommandFailedError, CommandParser
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
 from ottla.cli.framework.output import Output, aligned, widest
@@ -17,9 +19,9 @@ from ottla.client.admin.groups.group_descriptions import GroupState
 from ottla.errors import ConfigurationError, KafkaError
 
 STATES = tuple(state.value for state in GroupState if state is not GroupState.NOT_READY)
-"""The states of groups that can be selected."""
+"""The states that `--list --state` accepts."""
 TYPES = ("classic", "consumer")
-"""The types of groups that can be selected."""
+"""The types that `--list --type` accepts."""
 ERROR = "Error: Executing consumer group command failed due to {}"
 
 
@@ -60,18 +62,20 @@ def _check_states(args: argparse.Namespace) -> None:
 
 def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
     if args.all_groups:
-        return sorted(g.group_id for g in admin.list_consumer_groups())
+        return sorted(g.group_id for g in admin.list_consumer_groups(args.timeout))
     if not args.group:
         raise CommandFailedError("--group or --all-groups is required", exit_code=2)
-    return list(args.group)
+    return list(dict.fromkeys(args.group))
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the groups; with --state or --type, only those in these states and of these types."""
+    """Print the groups that `--state` and `--type` select, and return them for JSON. Each of these options adds a
+    column; without values, it selects all groups.
+    """
     states, types = _states(args), _types(args)
     groups = sorted(
         g
-        for g in admin.list_consumer_groups()
+        for g in admin.list_consumer_groups(args.timeout)
         if (not states or g.state.lower() in states) and (not types or g.group_type.lower() in types)
     )
     header = ("GROUP", *(["TYPE"] if args.type is not None else []), *(["STATE"] if args.state is not None else []))
@@ -85,19 +89,27 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
     return [g._asdict() for g in groups]
 
 
-def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Delete groups one by one. A group that cannot be deleted is reported."""
-    for group in _groups(admin, args):
-        try:
-            admin.delete_consumer_groups([group])
-        except KafkaError as error:
-            output.error(f"Error: Deletion of consumer group '{group}' failed: {error}")
-        else:
-            print(f"Deletion of requested consumer groups ('{group}') was successful.", flush=True)
+def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
+    """Delete groups, and return the results for JSON. Those that cannot be deleted are reported as errors; the exit
+    code is then 1.
+    """
+    groups = _groups(admin, args)
+    failed: dict[Any, KafkaError] = {}
+    admin.delete_consumer_groups(groups, args.timeout, errors=failed)
+    deleted = [group for group in groups if group not in failed]
+    names = ", ".join(f"'{group}'" for group in deleted)
+    if not failed:
+        output.text(f"Deletion of requested consumer groups ({names}) was successful.")
+    else:
+        output.error("\nError: Deletion of some consumer groups failed:")
+        output.warn(*(f"* Group '{g}' could not be deleted due to: {failed[g]}" for g in groups if g in failed))
+        if deleted:
+            output.text(f"\nThese consumer groups were deleted successfully: {names}")
+    return {"deleted": deleted, "errors": [{"group": g, "message": str(error)} for g, error in failed.items()]}
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the offsets and lag of each group, its members, or its state."""
+    """Print the offsets and lag of each group, its members with `--members`, or its state with `--state`."""
     return descriptions.describe(admin, _groups(admin, args), args, output)
 
 
@@ -116,7 +128,9 @@ def _check_delete_offsets(args: argparse.Namespace) -> None:
 
 
 class _ValidateRegex(argparse.Action):
-    """Prints whether brokers accept a regular expression in a SubscriptionPattern, and exits. It needs no broker."""
+    """Prints whether brokers accept a regular expression in a SubscriptionPattern, and exits with 0. It needs no
+    broker, but google-re2: without it, the exit code is 2.
+    """
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
@@ -127,14 +141,17 @@ class _ValidateRegex(argparse.Action):
             parser.error("--validate-regex requires google-re2: pip install google-re2")
         settings = re2.Options()
         settings.log_errors = False
+        reason = None
         try:
             re2.compile(values, settings)
         except re2.error as error:
             reason = error.args[0]
             reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
-            print(f"The regular expression `{values}` is invalid: {reason}.")
+        if isinstance(parser, CommandParser) and JSON.names[0] in parser.arguments:
+            print(json.dumps({"regex": values, "valid": reason is None, "error": reason}))
         else:
-            print(f"The regular expression `{values}` is valid.")
+            text = "valid" if reason is None else f"invalid: {reason}"
+            print(f"The regular expression `{values}` is {text}.")
         parser.exit()
 
 
@@ -161,33 +178,36 @@ COMMAND = AdminCommand(
     ),
     options=(
         *connection(),
-        Repeatable("--group", "a consumer group"),
-        Flag("--all-groups", "all consumer groups"),
+        Repeatable("--group", "id of a consumer group to describe, delete or change"),
+        Flag("--all-groups", "describe, delete or reset all consumer groups"),
         Repeatable(
-            "--topic TOPIC[:P,P…]", "a topic, or some of its partitions", actions="reset-offsets delete-offsets"
+            "--topic TOPIC[:P,P…]",
+            "topic whose offsets are reset or deleted, or some of its partitions, such as orders:0,2",
+            actions="reset-offsets delete-offsets",
         ),
         *reset_offsets.OPTIONS,
         Option(
             "--state STATE,…",
-            "with --list: print states, or only groups in these states; with --describe: the state of the group",
+            "with --list: also print states, and only groups in these states if some are named; with --describe, "
+            "without a value: print the state and the coordinator of the group",
             nargs="?",
             const="",
         ),
-        Flag("--members", "with --describe: print members"),
+        Flag("--members", "with --describe: print the members of the group"),
         Flag("--offsets", "with --describe: print offsets and lag (the default)"),
         Flag("--verbose", "with --describe: also print epochs, and with --members the partitions of each member"),
         Option(
             "--type TYPE,…",
-            "with --list: print types, or only groups of these types: classic, consumer",
+            "with --list: also print types, and only groups of these types if some are named: classic, consumer",
             nargs="?",
             const="",
         ),
         Option(
             "--validate-regex REGEX",
-            "print whether brokers accept a regular expression of a subscription, and exit",
+            "print whether brokers accept a regular expression (RE2) of a subscription, and exit",
             action=_ValidateRegex,
         ),
-        Option("--timeout MS", "timeout of a request in milliseconds (default: 5000)", int),
+        Option("--timeout MS", "timeout of a request in milliseconds", int, default=TIMEOUT_MS),
         JSON,
     ),
 )

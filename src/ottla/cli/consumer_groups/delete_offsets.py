@@ -1,5 +1,5 @@
-"""`consumer-groups --delete-offsets`: deletes committed offsets for topics that the group is no longer subscribed
-to.
+"""`consumer-groups --delete-offsets`: deletes the committed offsets of a group for topics or partitions. Brokers reject
+the deletion for topics to which an active group is subscribed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla import errors
-from ottla.cli.consumer_groups.reset_offsets import TIMEOUT_MS
 from ottla.cli.consumer_groups.reset_plan import scope
 from ottla.cli.framework.java_errors import java_class
 from ottla.cli.framework.output import Output, partition_errors
@@ -35,14 +34,15 @@ Results = dict[TopicPartition, errors.KafkaError | None]
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the group's offsets for topics. The exit code is 0 even if some are rejected, as with Kafka's tool."""
+    """Delete the group's offsets for the topics and partitions in `--topic`. The exit code is 0 even if some are
+    rejected, as with Kafka's tool.
+    """
     (group,) = args.group
-    timeout_ms = TIMEOUT_MS if args.timeout is None else args.timeout
     partitions, topics = scope(args.topic)
     unknown: dict[Any, errors.KafkaError] = {}
-    infos = admin.describe_topics(topics, timeout_ms, errors=unknown) if topics else {}
+    infos = admin.describe_topics(topics, args.timeout, errors=unknown) if topics else {}
     partitions += [TopicPartition(topic.name, p.partition) for topic in infos.values() for p in topic.partitions]
-    return delete_partitions(admin, group, partitions, unknown, timeout_ms, output)
+    return delete_partitions(admin, group, partitions, unknown, args.timeout, output)
 
 
 def delete_partitions(
@@ -53,8 +53,8 @@ def delete_partitions(
     timeout_ms: float,
     output: Output,
 ) -> dict[str, Any]:
-    """Delete the group's offsets for partitions, and print the results. `unknown`: the errors of topics without
-    metadata.
+    """Delete the group's offsets for partitions, print the results, and return them for JSON. `unknown`: the errors of
+    topics without metadata, which are printed as well.
     """
     failed: dict[Any, errors.KafkaError] = {}
     admin.delete_consumer_group_offsets(group, partitions, timeout_ms, errors=failed)

@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ottla.cli.framework.connection import client_options
 from ottla.cli.framework.output import Output, aligned, coordinator_of, widest
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.groups.group_descriptions import GroupDescription, GroupMember
-from ottla.client.consumer.consumer import KafkaConsumer
+from ottla.client.admin.topics.offsets import OffsetSpec
 from ottla.model import Node, OffsetAndMetadata, TopicPartition
 
 WIDTH: Final = 15
@@ -26,7 +25,7 @@ class Row(NamedTuple):
     partition: int
     leader_epoch: int | None
     current_offset: int | None
-    log_end_offset: int | None
+    log_end_offset: int
     lag: int | None
     consumer_id: str | None
     host: str | None
@@ -36,9 +35,11 @@ class Row(NamedTuple):
 def describe(
     admin: KafkaAdminClient, group_ids: Sequence[str], args: argparse.Namespace, output: Output
 ) -> list[dict[str, Any]]:
-    """Print the groups, and return them for JSON."""
-    described = admin.describe_consumer_groups(group_ids)
-    nodes = () if args.state is None else admin.describe_cluster().nodes
+    """Print the offsets and lag, the members or the state of each group, and return them for JSON. A group that does
+    not exist is reported as an error and left out; the exit code is then 1.
+    """
+    described = admin.describe_consumer_groups(group_ids, args.timeout)
+    nodes = () if args.state is None else admin.describe_cluster(args.timeout).nodes
     document: list[dict[str, Any]] = []
     for group_id in group_ids:
         group = described[group_id]
@@ -52,7 +53,7 @@ def describe(
         elif args.state is not None:
             fields |= _state(output, group, nodes, verbose=args.verbose)
         else:
-            rows = _offset_rows(admin, group, args)
+            rows = _offset_rows(admin, group, args.timeout)
             fields["offsets"] = [row._asdict() for row in rows]
             _print_offsets(output, group, rows, verbose=args.verbose)
         document.append(fields)
@@ -60,7 +61,7 @@ def describe(
 
 
 def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, verbose: bool) -> dict[str, Any]:
-    """Print the coordinator, the assignor and the state of a group, and return them for JSON."""
+    """Print the coordinator, the assignor, the state and the number of members of a group, and return them for JSON."""
     address, coordinator = coordinator_of(group, nodes)
     described = f"{address}  ({group.coordinator_id})"
     row = [group.group_id, described, group.protocol or None, group.state]
@@ -82,38 +83,31 @@ def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, ve
     }
 
 
-def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, args: argparse.Namespace) -> list[Row]:
-    """Return the partitions of the members, beginning with the member that has most partitions. After them, return the
+def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, timeout_ms: float) -> list[Row]:
+    """Return the partitions of the members, beginning with the member that has the most partitions, and then the
     partitions with a committed offset and without an owner.
     """
-    committed = admin.list_consumer_group_offsets(group.group_id)
+    committed = admin.list_consumer_group_offsets(group.group_id, None, timeout_ms)
     members = sorted(group.members, key=lambda member: -len(member.assignment))
     owned = [(tp, member) for member in members for tp in sorted(member.assignment)]
     rest = sorted(committed.keys() - {tp for tp, _ in owned})
     partitions: list[tuple[TopicPartition, GroupMember | None]] = [*owned, *((tp, None) for tp in rest)]
-    ends = _end_offsets([tp for tp, _ in partitions], args)
-    return [_offset_row(group, tp, committed.get(tp), ends.get(tp), member) for tp, member in partitions]
+    ends = admin.list_offsets({tp: OffsetSpec.latest() for tp, _ in partitions}, timeout_ms) if partitions else {}
+    return [_offset_row(group, tp, committed.get(tp), ends[tp].offset, member) for tp, member in partitions]
 
 
 def _offset_row(
     group: GroupDescription,
     tp: TopicPartition,
     committed: OffsetAndMetadata | None,
-    end: int | None,
+    end: int,
     owner: GroupMember | None,
 ) -> Row:
     offset = None if committed is None else committed.offset
     epoch = None if committed is None or committed.leader_epoch < 0 else committed.leader_epoch
-    lag = None if offset is None or end is None else max(0, end - offset)
+    lag = None if offset is None else max(0, end - offset)
     member = (None, None, None) if owner is None else (owner.member_id, owner.client_host, owner.client_id)
     return Row(group.group_id, tp.topic, tp.partition, epoch, offset, end, lag, *member)
-
-
-def _end_offsets(partitions: list[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, int]:
-    if not partitions:
-        return {}
-    with KafkaConsumer({**client_options(args), "enable.auto.commit": False}) as consumer:
-        return consumer.end_offsets(partitions)
 
 
 def _print_offsets(output: Output, group: GroupDescription, rows: list[Row], *, verbose: bool) -> None:
@@ -174,7 +168,7 @@ def _member_as_json(group: GroupDescription, member: GroupMember) -> dict[str, A
 
 
 def _assignment(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as `topic:0,1;other:2`."""
+    """Return partitions as `topic:0,1;other:2`; `-` if there are none."""
     by_topic: dict[str, list[str]] = {}
     for tp in sorted(partitions):
         by_topic.setdefault(tp.topic, []).append(str(tp.partition))

@@ -1,4 +1,6 @@
-"""`consumer-groups --reset-offsets`: computes new offsets and, with `--execute`, commits them."""
+"""`consumer-groups --reset-offsets`: computes the new offsets of groups, prints them and, with `--execute`, commits
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ SPECS: Final = (
     *("to_offset", "shift_by", "to_datetime", "by_duration"),
     *("to_earliest", "to_latest", "to_current", "from_file"),
 )
-"""The options that determine the new offsets. Exactly one of them is required."""
+"""The options that determine the new offsets. `read` requires exactly one of them."""
 TIMEOUT_MS: Final = 5000
+"""The default timeout of a request in milliseconds."""
 INACTIVE: Final = ("Empty", "Dead")
 NOTHING_DONE: Final = (
     "WARN: No action will be performed as the --execute option is missing. "
@@ -36,28 +39,50 @@ NOTHING_DONE: Final = (
 
 _ACTION: Final = "reset-offsets"
 OPTIONS: Final = (
-    Flag("--all-topics", "all topics for which the group has committed offsets", actions=_ACTION),
-    Flag("--to-earliest", "reset to the earliest offset", actions=_ACTION),
-    Flag("--to-latest", "reset to the latest offset", actions=_ACTION),
+    Flag("--all-topics", "reset all partitions for which the group has committed offsets", actions=_ACTION),
+    Flag("--to-earliest", "reset to the earliest offset of each partition", actions=_ACTION),
+    Flag("--to-latest", "reset to the end of each partition", actions=_ACTION),
     Flag("--to-current", "reset to the committed offset, or to the latest if there is none", actions=_ACTION),
     Option(
         "--to-datetime YYYY-MM-DDTHH:mm:SS.sss[Z]",
-        "reset to the first record at or after a time (UTC, unless a time zone follows)",
+        "reset to the first record at or after a time (UTC, unless a time zone such as +02:00 follows), or to the "
+        "latest offset if there is none",
         actions=_ACTION,
     ),
-    Option("--by-duration PnDTnHnMnS", "reset to the first record within this duration before now", actions=_ACTION),
-    Option("--to-offset N", "reset to an offset", int, actions=_ACTION),
-    Option("--shift-by N", "move by N records, forward or, if negative, backward", int, actions=_ACTION),
-    Option("--from-file CSV", "reset to the offsets in a CSV file, as written by --export", actions=_ACTION),
+    Option(
+        "--by-duration PnDTnHnMnS",
+        "reset to the first record within this duration before now, such as P7D or PT1H30M, or to the latest offset if "
+        "there is none",
+        actions=_ACTION,
+    ),
+    Option(
+        "--to-offset N",
+        "reset to offset N, limited to the range from the earliest to the latest offset",
+        int,
+        actions=_ACTION,
+    ),
+    Option(
+        "--shift-by N",
+        "add N, which may be negative, to the committed offsets; the result is limited to the range from the earliest "
+        "to the latest offset",
+        int,
+        actions=_ACTION,
+    ),
+    Option(
+        "--from-file CSV",
+        "reset to the offsets in a CSV file, as written by --export: group,topic,partition,offset, or without the "
+        "group if there is one --group",
+        actions=_ACTION,
+    ),
     Flag("--dry-run", "print the new offsets without changing anything (the default)", actions=_ACTION),
-    Flag("--execute", "change the offsets", actions=_ACTION),
-    Flag("--export", "print the new offsets as CSV", actions=_ACTION),
+    Flag("--execute", "commit the new offsets", actions=_ACTION),
+    Flag("--export", "print the new offsets as CSV for --from-file; not with --json", actions=_ACTION),
 )
-"""Options that only --reset-offsets has."""
+"""Options of --reset-offsets that other actions do not accept."""
 
 
 class ResetRequest(NamedTuple):
-    """The checked options of --reset-offsets."""
+    """The checked options of --reset-offsets: the arguments, and the values that are parsed from them."""
 
     args: argparse.Namespace
     partitions: list[TopicPartition]
@@ -68,11 +93,13 @@ class ResetRequest(NamedTuple):
     @property
     def timeout_ms(self) -> int:
         """The timeout of a request in milliseconds."""
-        return TIMEOUT_MS if self.args.timeout is None else int(self.args.timeout)
+        return int(self.args.timeout)
 
 
 def read(args: argparse.Namespace) -> ResetRequest:
-    """Parse and check the options. Raises ConfigurationError if they contradict each other."""
+    """Parse and check the options. Raises ConfigurationError if they contradict each other, if one is missing or
+    invalid, or if the file of `--from-file` cannot be read.
+    """
     if args.dry_run and args.execute:
         raise ConfigurationError("--reset-offsets takes only one of --execute and --dry-run")
     if args.group and args.all_groups:
@@ -106,7 +133,7 @@ def _file(args: argparse.Namespace) -> Plan:
 
 
 def reset(admin: KafkaAdminClient, groups: list[str], request: ResetRequest, output: Output) -> dict[str, Any]:
-    """Compute the new offsets, print them and, with --execute, commit them. The exit code is 0 even if a group is
+    """Compute the new offsets, commit them with --execute, and print them. The exit code is 0 even if a group is
     rejected, as with Kafka's tool.
     """
     args = request.args
@@ -143,12 +170,16 @@ def _plan(admin: KafkaAdminClient, groups: list[str], request: ResetRequest) -> 
 
 
 def new_offsets(admin: KafkaAdminClient, group: str, request: ResetRequest) -> Offsets:
-    """Return the new offsets of one group, by partition."""
+    """Return the new offsets of one group, by partition. Raises a KafkaError such as UnknownTopicOrPartitionError if a
+    partition cannot be reset.
+    """
     return _Resetter(admin, group, request).offsets()
 
 
 def check_partitions(admin: KafkaAdminClient, partitions: Collection[TopicPartition], timeout_ms: int) -> None:
-    """Raise UnknownTopicOrPartitionError or LeaderNotAvailableError if a partition does not exist or has no leader."""
+    """Raise UnknownTopicOrPartitionError if a partition does not exist, or LeaderNotAvailableError if one has no
+    leader.
+    """
     topics = {tp.topic for tp in partitions}
     infos = admin.describe_topics(topics, timeout_ms) if topics else {}
     leaders = {TopicPartition(t.name, p.partition): p.leader for t in infos.values() for p in t.partitions}

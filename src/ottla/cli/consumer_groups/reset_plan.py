@@ -32,7 +32,9 @@ _WIDTH: Final = 15
 
 
 def scope(texts: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:
-    """Split the values of `--topic` into partitions (such as `visits:0,3`) and whole topics."""
+    """Split the values of `--topic` into partitions (such as `visits:0,3`) and whole topics, without duplicates. Raises
+    ConfigurationError for an invalid value.
+    """
     partitions: list[TopicPartition] = []
     topics: list[str] = []
     for text in texts:
@@ -57,7 +59,9 @@ def _number(text: str, most: int, context: str) -> int:
 
 
 def time_of(text: str) -> int:
-    """Return the time `YYYY-MM-DDTHH:mm:SS.sss` in milliseconds since 1970. It is in UTC unless a time zone follows."""
+    """Return the time `YYYY-MM-DDTHH:mm:SS.sss` in milliseconds since 1970. It is in UTC unless a time zone such as
+    `+02:00` follows. Raises ConfigurationError for another form.
+    """
     match = _DATETIME.fullmatch(text)
     if match is None:
         raise ConfigurationError(f"--to-datetime: {text!r} is not allowed: expected YYYY-MM-DDTHH:mm:SS.sss[Z]")
@@ -72,7 +76,9 @@ def time_of(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Return the duration `PnDTnHnMnS` in milliseconds. Each part may have a sign, as in java.time.Duration."""
+    """Return the duration `PnDTnHnMnS` in milliseconds. The whole and each part may have a sign, as in
+    java.time.Duration. Raises ConfigurationError for another form.
+    """
     match = _DURATION.fullmatch(text)
     parts = match.groups() if match else ()
     if not parts or parts[2] in ("T", "t") or (parts[1] is None and parts[2] is None):
@@ -84,13 +90,16 @@ def duration_ms(text: str) -> int:
 
 
 def read_plan(file: str, text: str, groups: Sequence[str]) -> Plan:
-    """Parse a CSV file of new offsets. Lines are `group,topic,partition,offset`, or `topic,partition,offset` if there
-    is a single group.
+    """Parse a CSV file of new offsets. Lines are `group,topic,partition,offset`. For a single group, they are
+    `topic,partition,offset` if the first line has three fields.
+
+    Raises ConfigurationError for another line. `file` is the name of the file, for error messages.
     """
     plan: Plan = {}
-    rows = [row for row in csv.reader(text.splitlines()) if row]
-    alone = len(groups) == 1 and bool(rows) and len(rows[0]) == 3
-    for number, row in enumerate(rows, 1):
+    reader = csv.reader(text.splitlines())
+    rows = [(reader.line_num, row) for row in reader if row]
+    alone = len(groups) == 1 and bool(rows) and len(rows[0][1]) == 3
+    for number, row in rows:
         group, *fields = [groups[0], *row] if alone else row
         if len(fields) != 3:
             form = "topic,partition,offset" if alone else "group,topic,partition,offset"
@@ -119,7 +128,9 @@ def shifted(partitions: Iterable[TopicPartition], committed: Mapping[TopicPartit
 def clamped(
     offsets: Mapping[TopicPartition, int], first: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> tuple[Offsets, list[str]]:
-    """Limit offsets to the range of their logs. Return them, and a warning for each that was out of range."""
+    """Limit offsets to the range from `first` to `end`, both included, of their partitions. Return them, and a warning
+    for each that was out of range.
+    """
     new: Offsets = {}
     warnings = []
     for tp, offset in offsets.items():
@@ -133,7 +144,7 @@ def clamped(
 
 
 def table(plan: Plan) -> str:
-    """Return the new offsets as a table, like that of Kafka's tool."""
+    """Return the new offsets as a table, like that of Kafka's tool; an empty text for an empty plan."""
     rows = [(group, tp.topic, tp.partition, offset) for group, tp, offset in _sorted(plan)]
     groups = max([_WIDTH, *map(len, plan)])
     topics = max([_WIDTH, *(len(row[1]) for row in rows)])
@@ -143,8 +154,8 @@ def table(plan: Plan) -> str:
 
 
 def exported(plan: Plan, *, alone: bool) -> str:
-    """Return the new offsets as CSV for `--from-file`. If there is a single group (`alone`), lines do not contain
-    it.
+    """Return the new offsets as CSV for `--from-file`. With `alone`, for a plan of a single group, the lines do not
+    contain the group.
     """
     rows = [(*(() if alone else (_quoted(g),)), _quoted(tp.topic), tp.partition, o) for g, tp, o in _sorted(plan)]
     return "".join(",".join(map(str, row)) + "\n" for row in rows)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ottla.cli.consumer_groups import reset_offsets
-from ottla.cli.consumer_groups.reset_offsets import INACTIVE, SPECS
+from ottla.cli.consumer_groups.reset_offsets import INACTIVE, SPECS, TIMEOUT_MS
 from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, OneOf, Option, is_set
@@ -27,11 +27,15 @@ INTERNAL: Final = re.compile(
     r".+-(changelog|repartition|subscription-registration-topic|subscription-response-topic"
     r"|KTABLE-FK-JOIN-SUBSCRIPTION-(REGISTRATION|RESPONSE)-\d+-topic)"
 )
-"""Matches the names of internal topics, which Kafka Streams creates."""
+"""Matches names that Kafka Streams gives to the internal topics of applications."""
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Set offsets and delete internal topics. The exit code is 1 if an input or intermediate topic does not exist."""
+    """Set the offsets of input and intermediate topics, and delete internal topics; with --dry-run, only print what
+    would be done. The exit code is 1 if an input or intermediate topic does not exist.
+
+    Raises NonEmptyGroupError if the group has members, unless --force is set, which removes them.
+    """
     if args.dry_run:
         output.text("----Dry run displays the actions which will be performed when running Streams Reset Tool----")
     _require_inactive(admin, args, output)
@@ -100,8 +104,8 @@ def _input_offsets(
 
 
 def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.ResetRequest:
-    """Convert the options to those of `consumer-groups --reset-offsets`. Without any, the earliest offsets are
-    selected.
+    """Convert the options to those of `consumer-groups --reset-offsets`. If none of SPECS is set, the earliest offsets
+    are selected.
     """
     specs = {spec: getattr(args, spec, None) for spec in SPECS}
     if not any(is_set(args, spec) for spec in SPECS if hasattr(args, spec)):
@@ -112,7 +116,7 @@ def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.Reset
         "export": False,
         "execute": False,
         "dry_run": True,
-        "timeout": None,
+        "timeout": TIMEOUT_MS,
     }
     group = [args.application_id]
     return reset_offsets.read(argparse.Namespace(**specs, **more, group=group, topic=topics, json=args.json))
@@ -164,26 +168,43 @@ COMMAND = AdminCommand(
     error="ERROR: {}",
     options=(
         *connection(required=False),
-        Option("--application-id ID", "application.id of the application", required=True),
-        Option("--input-topics TOPIC,…", "topics whose offsets are reset"),
+        Option(
+            "--application-id ID", "application.id of the Streams application, which is also its group", required=True
+        ),
+        Option("--input-topics TOPIC,…", "topics whose offsets are reset, to the earliest by default"),
         Option("--intermediate-topics TOPIC,…", "topics whose offsets are set to the end (deprecated)"),
-        Option("--internal-topics TOPIC,…", "internal topics to delete (default: all)"),
+        Option("--internal-topics TOPIC,…", "internal topics to delete (default: all of the application)"),
         OneOf(
-            Flag("--to-earliest", "reset to the earliest offset (the default)"),
-            Flag("--to-latest", "reset to the latest offset"),
-            Option("--to-datetime YYYY-MM-DDTHH:mm:SS.sss[Z]", "reset to the first record at or after a time"),
-            Option("--by-duration PnDTnHnMnS", "reset to the first record within this duration before now"),
-            Option("--to-offset N", "reset to an offset", int),
-            Option("--shift-by N", "move by N records, forward or, if negative, backward", int),
-            Option("--from-file CSV", "reset to the offsets in a CSV file"),
+            Flag("--to-earliest", "reset input topics to the earliest offset (the default)"),
+            Flag("--to-latest", "reset input topics to the latest offset"),
+            Option(
+                "--to-datetime YYYY-MM-DDTHH:mm:SS.sss[Z]",
+                "reset input topics to the first record at or after a time (UTC, unless a time zone follows)",
+            ),
+            Option(
+                "--by-duration PnDTnHnMnS",
+                "reset input topics to the first record within this duration before now, such as P7D or PT1H30M",
+            ),
+            Option(
+                "--to-offset N",
+                "reset input topics to offset N, limited to the range from the earliest to the latest offset",
+                int,
+            ),
+            Option(
+                "--shift-by N",
+                "add N, which may be negative, to the committed offsets of input topics; the result is limited to the "
+                "range from the earliest to the latest offset",
+                int,
+            ),
+            Option("--from-file CSV", "reset to the offsets in a CSV file with lines topic,partition,offset"),
             required=False,
         ),
         Flag(
             "--force",
-            "remove all members from the group first; otherwise, stopped instances remain members until their session "
-            "timeout",
+            "remove all members from the group first; without it, the command fails if the group has members, such as "
+            "stopped instances before their session timeout",
         ),
-        Flag("--dry-run", "print what would be done"),
+        Flag("--dry-run", "print what would be done, without changing anything"),
         Option("--config-file FILE", "same as --command-config", dest="command_config"),
         JSON,
     ),

@@ -1,1 +1,1 @@
-"""Common parts of the commands: options, connections, output, signals."""
+"""Common parts of the commands, such as options, connections, output and signals."""

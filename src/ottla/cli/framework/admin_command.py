@@ -22,16 +22,20 @@ class AdminCommand(Command):
     """A command that sends requests through an admin client, and prints text or, with `--json`, JSON."""
 
     configs: Mapping[str, Any] = field(default_factory=dict)
-    """Configs of the admin client that differ from its defaults. A properties file of the user overrides them."""
+    """Configs of the admin client that differ from its defaults. The user's profile and properties file override them.
+    """
     fixed_configs: Mapping[str, Any] = field(default_factory=dict)
-    """Configs of the admin client that a properties file of the user does not override."""
+    """Configs of the admin client that the user's profile and properties file do not override."""
     error: str | None = None
-    """Format of the error message if the action fails; None for that of every `Command`."""
+    """Format of the message if the action raises a KafkaError; None: `Command.main` prints the name and the error."""
     usage_error: str | None = None
-    """Format of the error message if the options are wrong; None for that of every `Command`."""
+    """Format of the message if the options are wrong; None: `Command.main` prints the name and the error."""
 
     def execute(self, args: argparse.Namespace) -> int:
-        """Check the options, connect, run the action, and print the result. Return the exit code."""
+        """Check the options, connect, run the action, and print the result. Return the exit code.
+
+        A KafkaError is printed in the format of `error` or `usage_error`, with exit code 1, or raised without a format.
+        """
         text, output = self.usage_error, Output(as_json=getattr(args, "json", False))
         try:
             action = self.check_options(args)

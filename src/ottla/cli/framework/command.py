@@ -1,8 +1,8 @@
 """Declarations of commands: their options and actions, and one runner for all of them.
 
-The module of each command has a `COMMAND`. The runner parses the command line, rejects options that have no effect or
-contradict each other, connects, and prints text or JSON. It returns the exit code: 0 for success, 1 for a failure, 2
-for wrong usage.
+The module of each command has a `COMMAND`. `Command.main` parses the command line, rejects options that contradict each
+other or do not belong to the action, and runs the action. Its exit code is 0 for success and 1 for a failure; argparse
+exits with 2 if it cannot parse the command line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUOTED: Final = re.compile(r"[\w.-]+")
 
 
 class CommandFailedError(Exception):
-    """An error that ends a command. The message is printed on standard error, and `exit_code` is returned."""
+    """An error that ends a command. `Command.main` prints the message on standard error, and returns `exit_code`."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -32,12 +32,14 @@ class CommandFailedError(Exception):
 
 
 def not_installed(command: str, error: ModuleNotFoundError, extra: str) -> CommandFailedError:
-    """Return the error of a command that needs a package of an optional extra of Ottla."""
+    """Return the error of a command that needs a package of an optional extra of Ottla; it names the extra to
+    install.
+    """
     return CommandFailedError(f"ottla {command}: {error.name} is not installed; run `pip install 'ottla[{extra}]'`")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose error messages suggest the most similar option.
+    """A parser whose messages about unknown options and choices suggest the most similar one.
 
     Abbreviations are not accepted: an option that is added later could change the meaning of a script.
     """
@@ -45,21 +47,21 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings, allow_abbrev=False)
         self.arguments: list[str] = []
-        """The command line that is being parsed."""
+        """The command line that is being parsed. Parsers of subcommands share the list."""
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse a command line. Errors exit with 2; see `error`."""
+        """Parse a command line. Raises SystemExit with 2 for wrong usage, and with 0 after `--help` or `--version`."""
         self.arguments[:] = arguments
         return self.parse_args(arguments)
 
     def add_version(self) -> None:
-        """Add `--version`, unless the command already has this option, or passes all options on to another program."""
+        """Add `--version`, unless the command already has this option, or passes its options on to another program."""
         if self.prefix_chars and "--version" not in self._option_string_actions:
             self.add_argument("--version", action=_Version, help="print the version of Ottla")
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and an error, and exit with 2. Unknown options are reported first, with the most similar
-        option.
+        """Print the usage and an error, and raise SystemExit with 2. Unknown options are reported in place of other
+        errors, with the most similar option.
         """
         unknown = list(self._unknown_options())
         if unknown:
@@ -93,7 +95,9 @@ def _nearest(word: str, candidates: Sequence[str]) -> str:
 
 
 class _Version(argparse.Action):
-    """Prints the version, looked up only on request: that takes longer than parsing."""
+    """Prints the version of Ottla and exits. It is looked up only on request, because that takes longer than
+    parsing.
+    """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "nargs": 0, "dest": argparse.SUPPRESS})
@@ -111,8 +115,9 @@ class _Version(argparse.Action):
 class Action:
     """Something that a command can do: a flag such as `--create`, or a subcommand.
 
-    In an `AdminCommand`, `run` is called with the admin client, the arguments and the output. It returns what `--json`
-    prints. If there is a `header`, it returns rows (dictionaries), which are printed as a table or as a JSON list.
+    In an `AdminCommand`, `run` is called with the admin client, the arguments and the output, and returns the document
+    that `--json` prints. If there is a `header`, it returns rows (dictionaries), which are printed as a table or as a
+    JSON list. In other commands, `run` is called with the arguments, and returns the exit code; None means 0.
     """
 
     name: str
@@ -121,12 +126,12 @@ class Action:
     options: Options = ()
     """The options of the action if it is a subcommand."""
     requires: tuple[str, ...] = ()
-    """Names of options that the action requires."""
+    """Options that the action requires, by their attributes in the parsed arguments."""
     conflicts: tuple[tuple[str, ...], ...] = ()
     """Groups of options: the first option of a group cannot be used together with any of the others."""
     header: tuple[str, ...] = ()
     check: Callable[[argparse.Namespace], None] | None = None
-    """Further checks of the action's options. Raises ConfigurationError."""
+    """Further checks of the action's options, after `conflicts` and `requires`. Raises ConfigurationError."""
 
     def check_options(self, args: argparse.Namespace) -> None:
         """Raise ConfigurationError if options contradict each other or a required one is missing."""
@@ -153,10 +158,12 @@ class Command:
     check: Callable[[argparse.Namespace], None] | None = None
     """The check of the options that runs before all other checks. Raises ConfigurationError."""
     configure: Callable[[argparse.ArgumentParser], None] | None = None
-    """Called with the parser, for settings that options do not cover."""
+    """Called with the parser before the options are added, for settings that options do not cover."""
 
     def main(self, name: str, description: str | None, arguments: list[str]) -> int:
-        """Parse `arguments`, run the command, and return the exit code. A KafkaError is printed after the name."""
+        """Parse `arguments`, run the command, and return the exit code. A KafkaError is printed on standard error after
+        the name, with exit code 1. Raises SystemExit as `CommandParser.parse` does.
+        """
         args = self.parser(name, description).parse(arguments)
         try:
             return self.execute(args)
@@ -168,7 +175,7 @@ class Command:
             return 1
 
     def parser(self, name: str = "", description: str | None = None) -> CommandParser:
-        """Return the parser of the command line."""
+        """Return a parser with the actions and options of the command. `name` and `description` are for its help."""
         parser = CommandParser(prog=name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
         self.fill(parser)
         return parser
@@ -199,15 +206,15 @@ class Command:
                 option.add_to(subparser)
 
     def execute(self, args: argparse.Namespace) -> int:
-        """Check the options, run the action, and return the exit code."""
+        """Check the options, run the action or the command's function, and return the exit code."""
         action = self.check_options(args)
         run = self.run if action is None else action.run
         assert run is not None, "a command has a function or actions"
         return int(run(args) or 0)
 
     def check_options(self, args: argparse.Namespace) -> Action | None:
-        """Check the options, and return the chosen action. Raises ConfigurationError if options cannot be used with
-        it.
+        """Check the options, and return the chosen action; None for a command without actions. Raises
+        ConfigurationError if options contradict each other or cannot be used with the action.
         """
         if self.check is not None:
             self.check(args)

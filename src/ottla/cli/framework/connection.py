@@ -1,4 +1,4 @@
-"""The options of all tools that connect to a cluster: addresses, and client configs from a file or the command line."""
+"""The options of tools that connect to a cluster: addresses, and client configs from a file or the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.cluster.store.zk_client import ZkClient
 
 ZOOKEEPER_MS = 15_000
-"""Timeout in milliseconds for connecting to ZooKeeper, and for its responses."""
+"""Timeout in milliseconds for connecting to ZooKeeper, and of the session, within which each call has a result."""
 SERIALIZATION = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
 """Client configs that select serializers and deserializers."""
 
@@ -26,13 +26,14 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
 
     Args:
         old_names: earlier names of `--bootstrap-server`.
-        zookeeper: whether the brokers can be looked up in ZooKeeper instead.
-        controllers: whether the tool can use Apache Kafka's controllers instead (KIP-919).
+        required: whether one of the options for addresses is required if no other source may have addresses.
+        zookeeper: whether to add `--zookeeper`, which looks up the brokers in ZooKeeper.
+        controllers: whether to add `--bootstrap-controller`, for Apache Kafka's controllers (KIP-919).
     """
     servers = [
         Option(
             ", ".join(("--bootstrap-server", "--bootstrap-servers", *old_names)) + " HOST:PORT[,…]",
-            "brokers to connect to; one is enough, the others are discovered",
+            "addresses of brokers to connect to, separated by commas; one is enough, the others are discovered",
             action=_Servers,
         )
     ]
@@ -40,7 +41,7 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
         servers.append(
             Option(
                 "--zookeeper HOST:PORT[,…][/CHROOT]",
-                "use the brokers that are registered in ZooKeeper, as in Kafka 0.8",
+                "connect to the brokers with a plaintext listener that are registered in ZooKeeper, as in Kafka 0.8",
                 action=_Servers,
             )
         )
@@ -52,25 +53,32 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
                 action=_Servers,
             )
         )
-    file = Option("--command-config FILE", "properties file with client configs, such as credentials")
-    profile = Option("--profile NAME", "profile in ~/.config/ottla/config.toml that contains the connection")
+    file = Option(
+        "--command-config FILE",
+        "properties file with client configs, such as credentials, which override those of the profile",
+    )
+    profile = Option(
+        "--profile NAME",
+        "profile in ~/.config/ottla/config.toml, or in the file in OTTLA_CONFIG, that contains the connection "
+        "(default: OTTLA_PROFILE, then `default` in the file)",
+    )
     return _Connection(*servers, required=required), file, profile
 
 
 class _Connection(OneOf):
-    """Options for addresses. One of them is required, unless a connection is configured in a profile or the
-    environment.
+    """Options for addresses. If they are required, one of them must be used, unless OTTLA_BOOTSTRAP_SERVERS is set or
+    the file of profiles exists.
     """
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare the options to argparse."""
+        """Add the options to an argparse parser, as required only if no other source may have addresses."""
         self._required = self._required and not profiles.has_connection()
         super().add_to(parser)
 
 
 class _Servers(argparse.Action):
     """Stores addresses. Raises ConfigurationError if the value is empty, for example because of an unset shell
-    variable.
+    variable, or if that of `--zookeeper` is not valid.
     """
 
     def __call__(
@@ -91,14 +99,14 @@ class _Servers(argparse.Action):
 
 
 def zookeeper(connect: str) -> ZkClient:
-    """Return a ZooKeeper client, which connects when it is entered as a context manager."""
+    """Return a ZooKeeper client, which connects when it is entered as a context manager, and closes at its end."""
     from ottla.cluster.store.zk_client import ZkClient  # only old commands need it
 
     return ZkClient(connect, ZOOKEEPER_MS, ZOOKEEPER_MS)
 
 
 def brokers_in(connect: str) -> str:
-    """Return the addresses of the brokers that are registered in ZooKeeper with a plaintext listener, for
+    """Return the addresses of the brokers that are registered in ZooKeeper with a plaintext listener, as a value of
     bootstrap.servers. Raises BrokerNotAvailableError if there are none.
     """
     with zookeeper(connect) as zk:
@@ -109,8 +117,11 @@ def brokers_in(connect: str) -> str:
 
 
 def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, Any]:
-    """Return the client configs. Each source overrides those before it: the profile, the file, the `key=value` texts in
-    `more`, the addresses.
+    """Return the client configs. Each source overrides those before it: the profile, OTTLA_BOOTSTRAP_SERVERS (without
+    --profile), the file of --command-config, the `key=value` texts in `more`, and the options for addresses.
+
+    With --bootstrap-controller, bootstrap.controllers replaces bootstrap.servers. Raises ConfigurationError if a source
+    cannot be read, or if no host name of the addresses can be resolved.
     """
     options: dict[str, Any] = dict(profiles.configs(args.profile))
     if args.command_config:
@@ -131,8 +142,8 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
 
 
 def without_serialization(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the configs without serializers and deserializers. The tools work with bytes, and the file may also be
-    used by other programs.
+    """Return the configs without serializers and deserializers, for tools that work with bytes. The user's file may
+    contain some for other programs.
     """
     return {name: value for name, value in options.items() if name not in SERIALIZATION}
 
@@ -146,8 +157,8 @@ def check_positive(args: argparse.Namespace, *options: str) -> None:
 
 
 def _check_names(option: str, servers: str) -> None:
-    """Raise ConfigurationError if no host name resolves. Java's clients do so as well; without the check a tool would
-    retry for a minute.
+    """Raise ConfigurationError if no host name of `servers` resolves, as Java's clients do. Without this check, a tool
+    would retry until its timeout.
     """
     from ottla.net.client.dns import is_known
 
@@ -157,5 +168,5 @@ def _check_names(option: str, servers: str) -> None:
 
 
 def unreachable(args: argparse.Namespace, within_ms: float) -> BrokerNotAvailableError:
-    """Return the error for a tool that could not reach a broker in time; its client would retry without end."""
+    """Return the error for a tool that has reached no broker within `within_ms` milliseconds."""
     return BrokerNotAvailableError(f"no broker of {args.bootstrap_server} could be reached within {within_ms} ms")

@@ -39,12 +39,14 @@ OTHERS: Final = {
     "TopicAuthorizationFailed": f"{COMMON}TopicAuthorizationException",
     "TransactionalIdAuthorizationFailed": f"{COMMON}TransactionalIdAuthorizationException",
 }
-"""Java class names by error class name without its `Error` suffix. Only exceptions to the rule are listed: by default,
-the Java class is COMMON, the name and `Exception`.
+"""Full names of Java classes by the names of Ottla's error classes without the suffix `Error`. Other errors follow the
+rule: COMMON, the name and `Exception`.
 """
 
 
 def java_class(error: BaseException) -> str:
-    """Return the full name of the Java exception class for an error."""
+    """Return the full name of the Java exception class for an error. For errors that are not Kafka's, there may be no
+    such class.
+    """
     name = type(error).__name__.removesuffix("Error")
     return OTHERS.get(name, f"{COMMON}{name}Exception")

@@ -20,7 +20,7 @@ MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
 """The largest offset and timestamp."""
 MAX_SHOWN: Final = 60
-"""Maximum number of characters of a wrong value in an error message."""
+"""Number of characters after which a wrong value is cut in an error message."""
 
 
 class JsonValue(NamedTuple):
@@ -77,10 +77,10 @@ class JsonValue(NamedTuple):
 
 
 def read_list(file: str, content: str, form: str) -> JsonValue:
-    """Return the list in the field `content` of a file. A missing version means 1.
+    """Return the field `content` of a JSON file, whose `items` are the list. A missing version means 1.
 
     Raises ConfigurationError if the file cannot be read, is not JSON, has another version, or does not contain the
-    list. `form` is an example of the expected JSON for the error message.
+    field. `form` is an example of the expected JSON for the error message.
     """
     try:
         whole = JsonValue(file, "", json.loads(Path(file).read_bytes()))
@@ -98,7 +98,7 @@ def read_list(file: str, content: str, form: str) -> JsonValue:
 
 
 def duplicates_in(values: Iterable[T]) -> list[T]:
-    """Return the values that occur more than once."""
+    """Return the values that occur more than once, each of them once."""
     return [value for value, count in Counter(values).items() if count > 1]
 
 

@@ -13,11 +13,12 @@ class Option:
     """An option of a command, or a positional argument if its name has no dashes.
 
     Args:
-        names: its names, separated by commas, and the placeholder of its value in the help: `--config, -c NAME=VALUE`.
-        text: the help text. The default value is added.
+        names: its names, separated by a comma and a space, and the placeholder of its value in the help, such as
+            `--config, -c NAME=VALUE`.
+        text: the help text. The default value is added, unless it is None, False, 0 or empty.
         parse: converts the value from a string.
         actions: the names of the actions that accept it, separated by spaces; by default all.
-        hint: for actions that do not accept it, what to do instead.
+        hint: the advice in the error message for actions that do not accept it, by the action's name.
         settings: further keyword arguments for argparse's `add_argument`.
     """
 
@@ -56,7 +57,7 @@ class Option:
 
 
 class Flag(Option):
-    """An option without a value."""
+    """An option without a value: True if it is used, otherwise False."""
 
     def __init__(self, names: str, text: str, **settings: Any) -> None:
         super().__init__(names, text, action="store_true", **settings)
@@ -94,7 +95,9 @@ JSON: Final = Flag("--json", "print JSON instead of text")
 
 
 def is_set(args: argparse.Namespace, option: str) -> bool:
-    """Return whether an option was set on the command line. Its default must be None, False or an empty list."""
+    """Return whether an option was set on the command line. Its default must be None, False or an empty list. `option`
+    is its attribute in the parsed arguments.
+    """
     value = getattr(args, option)
     return not (value is None or value is False or value == [])
 
@@ -105,7 +108,7 @@ def flag_name(option: str) -> str:
 
 
 def broker_ids(parts: Iterable[str]) -> list[int]:
-    """Parse broker ids. Raises ConfigurationError if one is not a number."""
+    """Parse broker ids. Raises ConfigurationError, with the value of `--broker-list`, if one is not a number."""
     texts = list(parts)
     try:
         return [int(text) for text in texts]
@@ -116,12 +119,14 @@ def broker_ids(parts: Iterable[str]) -> list[int]:
 
 
 def boolean(value: str | None, *, default: bool = False) -> bool:
-    """Parse the boolean value of a property such as `print.key=true`. Everything except "true" is false; None is the
-    default.
+    """Parse the boolean value of a property such as `print.key=true`. Everything except "true", in upper or lower case,
+    is False; None, for a property that is not set, is the default.
     """
     return default if value is None else value.strip().lower() == "true"
 
 
 def unescape(value: str) -> bytes:
-    """Return a separator in which `\\t`, `\\n` and `\\0` are replaced by the characters that they stand for."""
+    """Return the UTF-8 bytes of a separator in which `\\t`, `\\n` and `\\0` are replaced by the characters that they
+    stand for.
+    """
     return value.replace("\\t", "\t").replace("\\n", "\n").replace("\\0", "\0").encode()

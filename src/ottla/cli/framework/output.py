@@ -15,7 +15,7 @@ MIN_WIDTH: Final = 15
 
 
 def coordinator_of(group: Any, nodes: Iterable[Node]) -> tuple[str, dict[str, Any]]:
-    """Return the coordinator of a described group: its address as text, and its id and address for JSON.
+    """Return the coordinator of a described group: its address as text, and its id, host and port for JSON.
 
     If the coordinator is not among the nodes, only its id is known; the address is then `-:-1`.
     """
@@ -24,12 +24,12 @@ def coordinator_of(group: Any, nodes: Iterable[Node]) -> tuple[str, dict[str, An
 
 
 class Output:
-    """The output of a command: text that is printed at once, or a JSON document that is printed at the end."""
+    """The output of a command: text that is printed immediately, or a JSON document that `close` prints."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self.document: Any = None
-        """The document that `--json` prints; None for no document."""
+        """The document that `close` prints with `--json`; None for no document."""
         self.exit_code = 0
 
     def text(self, *lines: str) -> None:
@@ -38,29 +38,31 @@ class Output:
             print(*lines, sep="\n", flush=True)
 
     def report(self, text: str, **fields: Any) -> None:
-        """Print text, and add fields to the JSON document. The document is printed even if an error follows."""
+        """Print text, unless the output is JSON, and add fields to the JSON document. The document is printed even if
+        an error follows.
+        """
         self.text(text)
         if fields:
             self.document = {**(self.document or {}), **fields}
 
     def warn(self, *lines: str) -> None:
-        """Print lines on standard error."""
+        """Print lines on standard error, also if the output is JSON."""
         print(*lines, sep="\n", file=sys.stderr, flush=True)
 
     def error(self, *lines: str) -> int:
-        """Print lines on standard error, and let the command fail. Return the exit code 1."""
+        """Print lines on standard error, set the exit code to 1, and return it."""
         self.warn(*lines)
         self.exit_code = 1
         return self.exit_code
 
     def rows(self, header: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Print rows as a table unless the output is JSON, and return them."""
+        """Print rows as a table unless the output is JSON, and return them as a list. None is printed as `None`."""
         rows = list(rows)
         self.text(*tabbed(header, ([_cell(value) for value in row.values()] for row in rows)))
         return rows
 
     def close(self) -> None:
-        """Print the JSON document, if there is one."""
+        """Print the JSON document if the output is JSON and there is one."""
         if self.as_json and self.document is not None:
             print(json.dumps(self.document))
 
@@ -79,8 +81,8 @@ def lines(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[object]], minima: Sequence[int]) -> list[str]:
-    """Format a table in which the columns have at least these widths, except the last one, which has no width, as in
-    Kafka's tools for share groups.
+    """Format a table as Kafka's tools for share groups do: `minima` are the minimum widths of all columns but the last
+    one, which is not padded.
     """
     cells = [header, *rows]
     widths = [widest((row[i] for row in cells), least) for i, least in enumerate(minima)]
@@ -88,12 +90,14 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[object]], minima: Seq
 
 
 def aligned(rows: Iterable[Sequence[object]], widths: Sequence[int]) -> list[str]:
-    """Format rows with columns of these widths; longer cells are not cut. None is printed as `-`."""
+    """Format rows with columns of these widths, separated by a space; longer cells are not cut. None is printed as
+    `-`.
+    """
     return [" ".join(f"{_shown(cell):<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def widest(cells: Iterable[object], least: int) -> int:
-    """Return the width of a column with these cells, but at least `least`."""
+    """Return the width of the longest cell in characters, but at least `least`."""
     return max([least, *(len(_shown(cell)) for cell in cells)])
 
 

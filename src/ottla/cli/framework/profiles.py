@@ -1,4 +1,4 @@
-"""Profiles: connections that all tools use by default, so that `--bootstrap-server` need not be repeated.
+"""Profiles: connections that tools use by default, so that `--bootstrap-server` need not be repeated.
 
 Profiles are in `~/.config/ottla/config.toml`, or in the file that OTTLA_CONFIG names:
 
@@ -11,10 +11,10 @@ Profiles are in `~/.config/ottla/config.toml`, or in the file that OTTLA_CONFIG 
     "bootstrap.servers" = "kafka.example.com:9094"
     "security.protocol" = "SASL_SSL"
 
-The profile is selected by `--profile`, by OTTLA_PROFILE or by `default`. OTTLA_BOOTSTRAP_SERVERS contains addresses, so
-that no profile is needed. If several sources set a config, the command line has precedence, then the file of
-`--command-config`, then OTTLA_BOOTSTRAP_SERVERS, then the profile. With `--profile`, OTTLA_BOOTSTRAP_SERVERS is
-ignored.
+The profile is selected by `--profile`, otherwise by OTTLA_PROFILE, otherwise by `default` in the file. Addresses may
+also be in OTTLA_BOOTSTRAP_SERVERS, without a profile. If several sources set a config, the command line has precedence,
+then the file of `--command-config`, then OTTLA_BOOTSTRAP_SERVERS, then the profile. With `--profile`,
+OTTLA_BOOTSTRAP_SERVERS is ignored.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ def config_file(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def has_connection(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether there may be a connection in the environment or a profile, so that the command line needs none."""
+    """Return whether OTTLA_BOOTSTRAP_SERVERS is set or the file of profiles exists, so that the command line may need
+    no addresses.
+    """
     return bool(environment.get("OTTLA_BOOTSTRAP_SERVERS")) or config_file(environment).exists()
 
 
 def configs(profile: str | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the client configs of a profile (None: of OTTLA_PROFILE or the default profile). Unless `profile` is set,
-    addresses in OTTLA_BOOTSTRAP_SERVERS override those of the profile.
+    """Return the client configs of a profile (None: of OTTLA_PROFILE or the default profile); none without a profile.
+    Unless `profile` is set, addresses in OTTLA_BOOTSTRAP_SERVERS override those of the profile.
 
     Raises ConfigurationError if the profile does not exist or the file cannot be read.
     """
@@ -79,7 +81,9 @@ def _profile(file: Path, chosen: str | None) -> dict[str, str]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the configs in a TOML table. A key `bootstrap.servers` without quotes is a nested table in TOML."""
+    """Return the configs in a TOML table by their dotted names. In TOML, a key `bootstrap.servers` without quotes is a
+    table within a table.
+    """
     pairs: list[tuple[str, str]] = []
     for key, value in table.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Records of internal topics as text: JSON in the format of Kafka's tools."""
+"""Records of internal topics as text in the format of Kafka's tools: JSON, except for `__remote_log_metadata`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class DecodedRecord(NamedTuple):
     value: dict[str, Any] | None
     """None for a tombstone."""
     version: int
-    """The version of the value."""
+    """The version of the value; 0 for a tombstone."""
     message: Data | None
 
 
@@ -105,7 +105,10 @@ def decoded(key: bytes, value: bytes | None, classes: Classes) -> DecodedRecord 
 
 
 def coordinator_texts(classes: Classes, record: Record) -> tuple[str | None, str | None]:
-    """Return the key and value of a coordinator's record as text. Raises CorruptMessageError if that is impossible."""
+    """Return the key and value of a coordinator's record as text. The value is None for a record of an unknown type.
+
+    Raises CorruptMessageError if the record has no key or cannot be decoded.
+    """
     if record.key is None:
         raise CorruptMessageError(f"the record at offset {record.offset} has no key")
     try:
@@ -123,8 +126,8 @@ def coordinator_texts(classes: Classes, record: Record) -> tuple[str | None, str
 
 
 def metadata_texts(record: Record) -> tuple[str | None, str | None]:
-    """Return the value of a record in `__cluster_metadata` as text. The key is None, because these records have none.
-    Errors are also returned as text.
+    """Return the value of a record in `__cluster_metadata` as text, after None for the key, which these records do not
+    have. A record that cannot be decoded is returned as an error message instead.
     """
     try:
         view = memoryview(record.value or b"")
@@ -147,11 +150,13 @@ CONTROL_RECORDS: Final[Mapping[int, tuple[str, type[Data]]]] = {
     5: ("KRaftVersion", metadata.KRaftVersionRecord),
     6: ("KRaftVoters", metadata.VotersRecord),
 }
-"""The control records of `__cluster_metadata`: their name in the output and their class, by type."""
+"""The control records of `__cluster_metadata`: their text in the output and their class, by type."""
 
 
 def control_text(record: Record) -> str:
-    """Return a control record of Kafka's metadata log as text. Raises CorruptMessageError if it cannot be decoded."""
+    """Return a control record of Kafka's metadata log as text, also one of an unknown type. Raises CorruptMessageError
+    if it cannot be decoded.
+    """
     kind = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
     if kind not in CONTROL_RECORDS:
         return f" controlType: UNKNOWN({kind})"
@@ -179,8 +184,8 @@ def _decode_members(group: GroupMetadataValue, data: dict[str, Any]) -> None:
 
 
 def fields_of(message: Struct, version: int) -> dict[str, Any]:
-    """Return the fields of a message in a version, with Kafka's names. Tagged fields with default values are left
-    out.
+    """Return the fields of a message in a version, with Kafka's names. Tagged fields with default values are left out,
+    unless they are structures.
     """
     fields = {}
     for field in type(message).FIELDS:
@@ -214,12 +219,14 @@ def _camel(name: str) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return JSON in one line, without spaces."""
+    """Return JSON in one line, without spaces between its elements."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def remote_log_texts(record: Record) -> tuple[None, str]:
-    """Return the value of a record of `__remote_log_metadata` as text, as Kafka's classes print themselves."""
+    """Return the value of a record of `__remote_log_metadata` as text, in the form of Kafka's `toString` methods, after
+    None for the key. A record that cannot be decoded is returned as an error message instead.
+    """
     from ottla.remote_log.metadata_records import decode_event
 
     try:

@@ -1,4 +1,5 @@
-"""SIGTERM, SIGHUP and Ctrl+C end a command gracefully: it completes its work and closes its clients.
+"""SIGTERM, SIGHUP and Ctrl+C end a command gracefully: it closes its clients. A command that uses `stopping` first
+completes its work.
 
 The exit code is then 128 plus the number of the signal, as for a JVM after its shutdown hooks. A signal that the
 process ignores from its start, for example because of nohup, stays ignored.
@@ -20,13 +21,15 @@ REPEATED_SECONDS: Final = 0.5
 example, signals its child and then the child's process group.
 """
 KILLED: Final = 128
-"""The exit code of a process that was ended by a signal is the signal's number plus this, in shells and in Java."""
+"""Added to a signal's number, this is the exit code of a process that the signal has ended, in shells and in Java."""
 
 Handler = Callable[[int, FrameType | None], None]
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised on SIGTERM and SIGHUP. Like KeyboardInterrupt, it lets the command close its clients and end."""
+    """Raised on SIGTERM and SIGHUP by `terminating`. Like KeyboardInterrupt, it lets the command close its clients and
+    end.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -38,18 +41,18 @@ class GraceExpired(KeyboardInterrupt):
 
 
 class GracefulShutdown:
-    """Calls `start` on the first signal. `number` is the signal's number, or 0 if there was none.
+    """The state of a command that ends on a signal. `number` is the number of the first signal, 0 before it.
 
     Args:
-        start: begins to end the command.
-        grace_seconds: time after which GraceExpired is raised; None for no limit.
+        start: called on the first signal; makes the command end.
+        grace_seconds: time in seconds after the signal after which GraceExpired is raised; None for no limit.
     """
 
     def __init__(self, start: Callable[[], None], grace_seconds: float | None = None) -> None:
         self.number = 0
         self._received_at = 0.0
         self.has_ended = False
-        """Whether the command has ended. The grace period then no longer applies."""
+        """Whether the block of `stopping` has ended. The grace period then no longer applies."""
         self._start = start
         self._grace_seconds = grace_seconds
 
@@ -59,8 +62,9 @@ class GracefulShutdown:
         return KILLED + self.number if self.number else 0
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
-        """Handle a signal. A second signal raises KeyboardInterrupt, which ends the command without waiting for its
-        shutdown, unless it is a copy of the first one.
+        """Handle a signal. The first one starts the grace period and calls `start`. A later one raises
+        KeyboardInterrupt, which ends the command without waiting for its shutdown, unless it is a copy of the first
+        one.
         """
         now = time.monotonic()
         if self.number:
@@ -72,8 +76,8 @@ class GracefulShutdown:
         self._start()
 
     def expire(self, _number: int, _frame: FrameType | None) -> None:
-        """Raise GraceExpired at the end of the grace period, unless the command has ended. Closing clients may then
-        take as long again.
+        """Raise GraceExpired at the end of the grace period, unless the command has ended. The period then starts
+        again, for the closing of clients.
         """
         if not self.has_ended:
             self._set_timer()
@@ -85,14 +89,18 @@ class GracefulShutdown:
 
 
 def heeded_signals() -> list[signal.Signals]:
-    """Return the signals that end this process: all of SIGNALS except those that it ignores from its start."""
+    """Return the signals that end this process: all of SIGNALS except those that it ignores, for example because of
+    nohup.
+    """
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 @contextmanager
 def stopping(start: Callable[[], None], grace_seconds: float | None = None) -> Iterator[GracefulShutdown]:
     """Context manager: call `start` on the first signal within the block. It is called in the main thread, at any
-    point. If the block has not ended `grace_seconds` later, GraceExpired is raised in it.
+    point. If the block has not ended `grace_seconds` later, GraceExpired is raised in it; None for no limit.
+
+    A second signal raises KeyboardInterrupt. Use it only in the main thread.
     """
     stop = GracefulShutdown(start, grace_seconds)
     with _handling(stop.receive, heeded_signals()):

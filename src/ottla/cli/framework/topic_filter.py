@@ -9,10 +9,11 @@ from ottla.errors import ConfigurationError
 
 
 def topic_filter(option: str, text: str) -> re.Pattern[str]:
-    """Compile a list of expressions, separated by commas, to one pattern that matches if any of them matches. Callers
-    match it against whole topic names.
+    """Compile a list of regular expressions, separated by commas, to one pattern that matches if any of them matches.
+    Callers match it against whole topic names.
 
-    Spaces and surrounding quotes are removed. Raises ConfigurationError for an invalid expression.
+    All spaces and the surrounding quotes are removed. Raises ConfigurationError, with the name of the option, for an
+    invalid expression.
     """
     regex = text.replace(" ", "").strip("\"'").replace(",", "|")
     try:

@@ -18,7 +18,7 @@ COLUMN: Final = 20
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, str]]:
-    """Print groups with their types and protocols."""
+    """Print the groups that the options select, with their types and protocols, and return them for JSON."""
     groups = [group for group in admin.list_groups() if _is_shown(group, args)]
     rows: list[tuple[str, ...]] = [("GROUP", "TYPE", "PROTOCOL")]
     rows += [(group.group_id, group.group_type.capitalize(), group.protocol_type) for group in groups]
@@ -52,9 +52,9 @@ COMMAND = AdminCommand(
     options=(
         *connection(),
         OneOf(
-            Flag("--consumer", "only groups of consumers, with the classic or the consumer group protocol"),
-            Flag("--share", "only share groups"),
-            Flag("--streams", "only streams groups"),
+            Flag("--consumer", "list only groups of consumers, with the classic or the consumer group protocol"),
+            Flag("--share", "list only share groups"),
+            Flag("--streams", "list only streams groups"),
             Option(
                 "--group-type TYPE",
                 f"only groups of a type: {', '.join(GroupType)}",
@@ -62,7 +62,7 @@ COMMAND = AdminCommand(
             ),
             required=False,
         ),
-        Option("--protocol", "only groups of a protocol type, such as consumer, share or connect"),
+        Option("--protocol", "list only groups of a protocol type, such as consumer, share or connect (default: all)"),
         JSON,
     ),
 )

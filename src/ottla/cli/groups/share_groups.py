@@ -19,7 +19,7 @@ from ottla.errors import ConfigurationError, GroupIdNotFoundError, KafkaError, N
 from ottla.model import Node, TopicPartition
 
 STATES: Final = ("Empty", "Stable", "Dead")
-"""The states that share groups can have."""
+"""The states of share groups, which `--list --state` accepts."""
 ERROR: Final = "Error: Executing share group command failed due to {}"
 SPECS: Final = ("--to-datetime", "--to-earliest", "--to-latest")
 _MIN: Final = 15
@@ -70,7 +70,9 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the share groups; with --state, those in one of these states."""
+    """Print the share groups, and return them for JSON. `--state` adds their states, and with a value selects groups in
+    one of these states.
+    """
     groups = sorted(admin.list_share_groups(args.timeout, sorted(_states(args))))
     if args.state is None:
         output.text(*(group.group_id for group in groups))
@@ -80,7 +82,9 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the start offsets and lag of each group, its members, or its state."""
+    """Print the start offsets and lag of each group, its members with `--members`, or its state with `--state`. A group
+    that cannot be described is reported as an error; the exit code is then 1.
+    """
     groups = _groups(admin, args)
     failed: dict[Any, KafkaError] = {}
     descriptions = admin.describe_share_groups(groups, args.timeout, errors=failed)
@@ -124,7 +128,9 @@ def _print_offsets(
 
 
 def _offset(info: Any) -> tuple[int | None, int | None]:
-    """Return start offset and lag; None, which is printed as "-", before a member has read the partition."""
+    """Return start offset and lag; None, which is printed as `-`, if the group has no start offset for the partition
+    yet.
+    """
     return (None, None) if info.start_offset < 0 else (info.start_offset, info.lag)
 
 
@@ -182,7 +188,9 @@ def _print_state(output: Output, group: GroupDescription, nodes: Iterable[Node],
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete groups. Those that do not exist or have members are reported."""
+    """Delete groups. Those that cannot be deleted, because they have members for example, are reported as errors; the
+    exit code is then 1.
+    """
     groups = _groups(admin, args)
     failed: dict[Any, KafkaError] = {
         group: GroupIdNotFoundError(f"Group '{group}' is not a share group.")
@@ -208,7 +216,9 @@ def _new_offset(args: argparse.Namespace) -> OffsetSpec:
 
 
 def reset_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the new start offsets and, with --execute, set them. Raises NonEmptyGroupError if the group has members."""
+    """Compute the new start offsets, set them with `--execute`, and print them. Raises NonEmptyGroupError if the group
+    has members.
+    """
     (group_id,) = args.group
     group = admin.describe_share_groups([group_id], args.timeout)[group_id]
     if group.state not in ("Empty", "Dead"):
@@ -233,8 +243,8 @@ def _partitions(admin: KafkaAdminClient, args: argparse.Namespace, group_id: str
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the start offsets of the group for topics. For these topics, its config share.auto.offset.reset then
-    decides where it starts.
+    """Delete the start offsets of the group for topics; its config share.auto.offset.reset then decides where it starts
+    to read them. The exit code is 1 if a topic is rejected.
     """
     (group_id,) = args.group
     failed: dict[Any, KafkaError] = {}
@@ -268,31 +278,40 @@ COMMAND = AdminCommand(
     ),
     options=(
         *connection(),
-        Repeatable("--group", "a share group"),
-        Flag("--all-groups", "all share groups"),
+        Repeatable("--group", "id of a share group to describe, delete or change"),
+        Flag("--all-groups", "describe or delete all share groups"),
         Repeatable(
-            "--topic TOPIC[:P,P…]", "a topic, or some of its partitions", actions="reset-offsets delete-offsets"
+            "--topic TOPIC[:P,P…]",
+            "topic whose start offsets are reset or deleted; with --reset-offsets also some of its partitions, such as "
+            "orders:0,2",
+            actions="reset-offsets delete-offsets",
         ),
-        Flag("--all-topics", "all topics for which the group has offsets", actions=_RESET),
+        Flag("--all-topics", "reset all partitions for which the group has start offsets", actions=_RESET),
         OneOf(
-            Flag("--to-earliest", "reset to the earliest offset", actions=_RESET),
-            Flag("--to-latest", "reset to the latest offset", actions=_RESET),
+            Flag("--to-earliest", "reset to the earliest offset of each partition", actions=_RESET),
+            Flag("--to-latest", "reset to the end of each partition", actions=_RESET),
             Option(
                 "--to-datetime YYYY-MM-DDTHH:mm:SS.sss[Z]",
-                "reset to the first record at or after a time (UTC, unless a time zone follows)",
+                "reset to the first record at or after a time (UTC, unless a time zone such as +02:00 follows), or to "
+                "the latest offset if there is none",
                 actions=_RESET,
             ),
             required=False,
         ),
-        Flag("--dry-run", "print the new offsets without changing anything", actions=_RESET),
-        Flag("--execute", "change the offsets", actions=_RESET),
+        Flag(
+            "--dry-run",
+            "print the new offsets without changing anything; this or --execute is required",
+            actions=_RESET,
+        ),
+        Flag("--execute", "set the new offsets", actions=_RESET),
         Option(
             "--state STATE,…",
-            "with --list: print states, or only groups in these states; with --describe: the state of the group",
+            "with --list: also print states, and only groups in these states if some are named; with --describe, "
+            "without a value: print the state and the coordinator of the group",
             nargs="?",
             const="",
         ),
-        Flag("--members", "with --describe: print members"),
+        Flag("--members", "with --describe: print the members of the group with their assignments"),
         Flag("--offsets", "with --describe: print start offsets and lag (the default)"),
         Flag("--verbose", "with --describe: also print epochs"),
         Option("--timeout MS", "timeout of a request in milliseconds", int, default=5000),

@@ -34,14 +34,16 @@ from ottla.errors import (
 from ottla.model import Node, TopicPartition
 
 STATES: Final = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
-"""The states that streams groups can have."""
+"""The states of streams groups, which `--list --state` accepts."""
 ERROR: Final = "Error: Executing streams group command failed due to {}"
 _MIN: Final = 15
 _RESET, _DELETE = "reset-offsets", "delete"
 
 
 class PartitionRow(NamedTuple):
-    """A partition that the group reads. Values are None if they are unknown."""
+    """A partition that the group reads. The current offset is None without a committed offset; the leader epoch is None
+    then, and if the committed offset has none.
+    """
 
     topic: str
     partition: int
@@ -103,7 +105,9 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the streams groups; with --state, those in one of these states."""
+    """Print the streams groups, and return them for JSON. `--state` adds their states, and with a value selects groups
+    in one of these states.
+    """
     groups = sorted(admin.list_streams_groups(args.timeout, _states(args)))
     if args.state is None:
         output.text(*(group.group_id for group in groups))
@@ -113,7 +117,9 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the lag of each group, its members with their tasks, or its state."""
+    """Print the lag of each group, its members with their tasks with `--members`, or its state with `--state`. A group
+    without members has no lag.
+    """
     groups = _groups(admin, args)
     descriptions = admin.describe_streams_groups(groups, args.timeout) if groups else {}
     nodes = admin.describe_cluster(args.timeout).nodes if args.state is not None else ()
@@ -233,7 +239,9 @@ def _print_state(
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete groups. The exit code is 0 even if some are rejected, as with Kafka's tool."""
+    """Delete groups without members and, with `--delete-all-internal-topics`, their internal topics. The exit code is 0
+    even if some are rejected, as with Kafka's tool.
+    """
     groups = _groups(admin, args)
     failed = _undeletable(admin, groups, args.timeout)
     deletable = [group for group in groups if group not in failed]
@@ -259,7 +267,7 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def _undeletable(admin: KafkaAdminClient, groups: list[str], timeout_ms: float) -> dict[str, str]:
-    """Return the groups that cannot be deleted, and the reasons in the words of Kafka's tool."""
+    """Return the groups that do not exist or are not empty, and the reasons in the words of Kafka's tool."""
     states = {group.group_id: group.state for group in admin.list_streams_groups(timeout_ms)}
     failed = {}
     for group in groups:
@@ -300,7 +308,9 @@ def _internal_topics(
 def _delete_topics_of(
     admin: KafkaAdminClient, topics: Mapping[str, list[str]], timeout_ms: float, output: Output
 ) -> dict[str, KafkaError]:
-    """Delete internal topics. Return the first error of each group."""
+    """Delete internal topics, and print those that cannot be deleted. Return the first error of each group that has
+    one.
+    """
     first: dict[str, KafkaError] = {}
     for group, names in topics.items():
         failed: dict[Any, KafkaError] = {}
@@ -326,7 +336,9 @@ def _print_deleted_topics(output: Output, groups: list[str], errors: Mapping[str
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the committed offsets of topics. The exit code is 0 even if some are rejected, as with Kafka's tool."""
+    """Delete the group's committed offsets of input topics. The exit code is 0 even if some are rejected, as with
+    Kafka's tool.
+    """
     (group,) = args.group
     unknown: dict[Any, KafkaError] = {}
     if args.all_input_topics:
@@ -347,8 +359,8 @@ def _input_partitions(admin: KafkaAdminClient, group_id: str, timeout_ms: float)
 
 
 def reset_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Print the new offsets and, with --execute, commit them. The exit code is 0 even if a group is rejected, as with
-    Kafka's tool.
+    """Compute the new offsets, commit them with `--execute`, and print them. The exit code is 0 even if a group is
+    rejected, as with Kafka's tool.
     """
     request = _request(args)
     plan: Plan = {}
@@ -415,7 +427,7 @@ def _execute(
     *,
     internal: bool,
 ) -> None:
-    """Commit the new offsets of one group, and delete its internal topics if requested."""
+    """Commit the new offsets of one group. With `internal`, also delete the internal topics that the options select."""
     if offsets:
         admin.alter_streams_group_offsets(group, offsets, args.timeout)
     topics = list(args.delete_internal_topic)
@@ -433,7 +445,7 @@ def _execute(
 
 
 def _table(plan: Plan) -> str:
-    """Return the new offsets as a table, like that of Kafka's tool, whose columns have fixed widths."""
+    """Return the new offsets as a table, like that of Kafka's tool, whose columns have fixed minimum widths."""
     rows = [(group, tp.topic, tp.partition, plan[group][tp]) for group in plan for tp in sorted(plan[group])]
     header = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if plan else []
     return "".join(f"\n{g:<30} {t:<30} {p:<10} {o:<15}" for g, t, p, o in [*header, *rows])
@@ -456,20 +468,24 @@ COMMAND = AdminCommand(
     ),
     options=(
         *connection(),
-        Repeatable("--group", "a streams group"),
-        Flag("--all-groups", "all streams groups"),
+        Repeatable("--group", "id of a streams group to describe, delete or change"),
+        Flag("--all-groups", "describe, delete or reset all streams groups"),
         Repeatable(
             "--input-topic TOPIC[:P,P…]",
-            "an input topic, or some of its partitions",
+            "input topic whose offsets are reset or deleted, or some of its partitions, such as orders:0,2",
             actions=f"{_RESET} delete-offsets",
         ),
         Flag(
             "--all-input-topics",
-            "all source topics of the group's topology for which it has committed offsets",
+            "reset or delete the offsets of all source topics of the group's topology that have committed offsets",
             actions=f"{_RESET} delete-offsets",
         ),
         *_RESET_OPTIONS,
-        Flag("--dry-run", "print the new offsets without changing anything", actions=_RESET),
+        Flag(
+            "--dry-run",
+            "print the new offsets without changing anything; this or --execute is required",
+            actions=_RESET,
+        ),
         Repeatable(
             "--delete-internal-topic TOPIC", "with --execute: delete an internal topic of the group", actions=_RESET
         ),
@@ -480,12 +496,13 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--state STATE,…",
-            "with --list: print states, or only groups in these states; with --describe: the state of the group",
+            "with --list: also print states, and only groups in these states if some are named; with --describe, "
+            "without a value: print the state and the coordinator of the group",
             nargs="?",
             const="",
         ),
-        Flag("--members", "with --describe: print members with their tasks"),
-        Flag("--offsets", "with --describe: print the lag (the default)"),
+        Flag("--members", "with --describe: print the members of the group with their tasks"),
+        Flag("--offsets", "with --describe: print the lag of each partition (the default)"),
         Flag("--verbose", "with --describe: also print epochs, offsets and target assignments"),
         Option("--timeout MS", "timeout of a request in milliseconds", int, default=30_000),
         JSON,

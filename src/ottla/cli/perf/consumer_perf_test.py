@@ -38,7 +38,9 @@ OLD_NAMES: Final = (("--messages", "--num-records"), ("--consumer.config", "--co
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the test. If fewer records than requested arrive, a warning is printed, as by Kafka's tool."""
+    """Run the test, and print the throughput. If fewer records than requested arrive, print a warning, as Kafka's tool
+    does; with `--json`, print none. Raises BrokerNotAvailableError if no broker could be reached.
+    """
     for old, new in OLD_NAMES:
         if use_new_name(args, old, new) and not args.json:
             print(f"Warning: {old} is deprecated. Use {new} instead.")
@@ -62,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for numbers that are not positive and for an invalid expression."""
+    """Raise ConfigurationError for numbers that are not positive and for an invalid expression in `--include`."""
     check_positive(args, "num_records", "fetch_size", "socket_buffer_size", "timeout", "reporting_interval")
     try:
         re.compile(args.include or "")
@@ -71,7 +73,9 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the consumer's configs: those of the command line and the file, and the tool's defaults for others."""
+    """Return the consumer's configs: those of the command line, the file and the profile, and the tool's defaults for
+    others.
+    """
     options = without_serialization(client_options(args, args.command_property))  # bytes are counted
     for name, value, default in (
         ("client.id", None, CLIENT_ID),
@@ -87,7 +91,9 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read(consumer: KafkaConsumer, args: argparse.Namespace, dates: DateFormat) -> Span:
-    """Read until there are enough records, or none has arrived for --timeout. Return the progress from begin to end."""
+    """Read until there are enough records, or none has arrived for `--timeout` milliseconds. Return the progress from
+    begin to end. Raises BrokerNotAvailableError if there are too few and no broker could be reached.
+    """
     rebalances = RebalanceTimer(now_ms)
     begin = reported = latest = Progress(now_ms())
     _subscribe(consumer, args, rebalances)
@@ -139,20 +145,32 @@ COMMAND = Command(
     run=run,
     options=(
         *connection(),
-        Option("--consumer.config FILE", "same as --command-config"),
+        Option("--consumer.config FILE", "same as --command-config (deprecated)"),
         Repeatable("--command-property NAME=VALUE", "a consumer config, such as fetch.max.bytes=65536"),
         OneOf(
-            Option("--topic", "topic to read"),
-            Option("--include REGEX", "read all topics that match"),
+            Option("--topic", "topic to read; in place of --include"),
+            Option("--include REGEX", "read all topics whose whole names match; in place of --topic"),
         ),
         OneOf(
-            Option("--num-records N", "number of records to read", int),
-            Option("--messages N", "same as --num-records", int),
+            Option("--num-records N", "number of records to read, at least 1", int),
+            Option("--messages N", "same as --num-records (deprecated)", int),
         ),
         Option("--group ID", "consumer group (default: perf-consumer- and a random number)"),
-        Flag("--from-latest", "start at the latest offset if the group has no committed one"),
-        Option("--fetch-size BYTES", f"max.partition.fetch.bytes (default: {FETCH_BYTES})", int),
-        Option("--socket-buffer-size BYTES", f"receive.buffer.bytes (default: {SOCKET_BYTES})", int),
+        Flag(
+            "--from-latest",
+            "start at the latest offset if the group has no committed one (default: at the earliest, unless "
+            "auto.offset.reset is set)",
+        ),
+        Option(
+            "--fetch-size BYTES",
+            f"max.partition.fetch.bytes: maximum bytes of one partition in a response (default: {FETCH_BYTES})",
+            int,
+        ),
+        Option(
+            "--socket-buffer-size BYTES",
+            f"receive.buffer.bytes: size of the socket's receive buffer (default: {SOCKET_BYTES})",
+            int,
+        ),
         Option(
             "--timeout MS",
             "stop if no record arrives for this time in milliseconds",
@@ -161,8 +179,13 @@ COMMAND = Command(
             default=TIMEOUT_MS,
             const=TIMEOUT_MS,
         ),
-        Flag("--show-detailed-stats", "print a line every --reporting-interval"),
-        Option("--reporting-interval MS", "interval of detailed statistics in milliseconds", int, default=INTERVAL_MS),
+        Flag("--show-detailed-stats", "print a line every --reporting-interval, in place of the summary"),
+        Option(
+            "--reporting-interval MS",
+            "with --show-detailed-stats: minimum time in milliseconds between two lines",
+            int,
+            default=INTERVAL_MS,
+        ),
         Option("--date-format PATTERN", "format of times, a pattern of Java's SimpleDateFormat", default=DATES),
         Flag("--hide-header", "do not print the column names"),
         Flag("--print-metrics", "print the consumer's metrics at the end"),

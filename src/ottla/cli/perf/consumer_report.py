@@ -1,4 +1,4 @@
-"""The output of kafka-consumer-perf-test.sh. Times are in milliseconds since 1970."""
+"""The output of kafka-consumer-perf-test.sh. Points in time are in milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ FETCHING: Final = "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.se
 HEADER: Final = f"start.time, end.time, {RATES}, {FETCHING}"
 DETAILED_HEADER: Final = f"time, threadId, {RATES}, {FETCHING}"
 THREAD: Final = 0
-"""The id of the only thread, which the output contains."""
+"""The value of the column `threadId`: there is only one thread."""
 
 
 class Progress(NamedTuple):
-    """The totals of a consumer at a point in time (`at`)."""
+    """The totals of a consumer up to the point in time `at`."""
 
     at: int
     records: int = 0
     size: int = 0
     """The total size of keys and values in bytes."""
     rebalance_ms: int = 0
-    """The time in milliseconds in which the consumer had no partitions."""
+    """The time in milliseconds in which the consumer had no partitions, up to the last assignment."""
 
 
 class RebalanceTimer(ConsumerRebalanceListener):
-    """Measures the time in which the consumer has no partitions."""
+    """Measures the time in milliseconds (`ms`) in which the consumer has no partitions."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         self.ms = 0
@@ -40,13 +40,13 @@ class RebalanceTimer(ConsumerRebalanceListener):
         self._partitions: set[TopicPartition] = set()
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Start the time measurement if this was the last partition."""
+        """Start the time measurement if the consumer has no partitions left."""
         self._partitions -= revoked
         if not self._partitions:
             self._since = self._now()
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Stop the time measurement if this is the first partition."""
+        """Add the measured time to `ms` if the consumer had no partitions."""
         if not self._partitions:
             self.ms += self._now() - self._since
         self._partitions |= assigned
@@ -60,17 +60,17 @@ class Span(NamedTuple):
 
     @property
     def size(self) -> float:
-        """The size of the records in MiB."""
+        """The size of the keys and values of the records in MiB."""
         return (self.end.size - self.begin.size) / MIB
 
     @property
     def records(self) -> int:
-        """The number of records."""
+        """The number of records between begin and end."""
         return self.end.records - self.begin.records
 
     @property
     def rebalance_ms(self) -> int:
-        """The time in milliseconds without partitions."""
+        """The time in milliseconds in which the consumer had no partitions."""
         return self.end.rebalance_ms - self.begin.rebalance_ms
 
     @property
@@ -80,7 +80,7 @@ class Span(NamedTuple):
 
     @property
     def fetching(self) -> int:
-        """The time in milliseconds with partitions."""
+        """The time in milliseconds in which the consumer had partitions."""
         return self.elapsed - self.rebalance_ms
 
     def line(self, dates: DateFormat) -> str:
@@ -107,7 +107,7 @@ class Span(NamedTuple):
         return f"{self.rebalance_ms}, {self.fetching}, {decimal(size, 4)}, {decimal(records, 4)}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the progress in the form that `--json` prints. Rates over no time are None."""
+        """Return the progress in the form that `--json` prints. Rates over no time are None, and MB are MiB."""
         return {
             "start_time_ms": self.begin.at,
             "end_time_ms": self.end.at,

@@ -8,7 +8,7 @@ from ottla.errors import ConfigurationError
 
 
 def use_new_name(args: argparse.Namespace, old: str, new: str) -> bool:
-    """If an option was set by its old name, move the value to its new name. Return whether that was the case.
+    """If an option was set by its old name, copy the value to its new name. Return whether that was the case.
 
     Raises ConfigurationError if both names were used.
     """
@@ -22,7 +22,7 @@ def use_new_name(args: argparse.Namespace, old: str, new: str) -> bool:
 
 
 def deprecation(old: str, new: str) -> str:
-    """Return the deprecation warning in the words of Kafka's tools."""
+    """Return the warning that an option is deprecated, in the words of Kafka's tools."""
     return f"Option {old} has been deprecated and will be removed in a future version. Use {new} instead."
 
 

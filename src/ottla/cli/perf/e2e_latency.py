@@ -26,7 +26,10 @@ Headers = list[tuple[str, bytes | None]]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send records one by one, and wait for each to arrive at the consumer. Print the latencies."""
+    """Send records one by one, and wait for each to arrive at the consumer. Print the average latency and percentiles.
+
+    Raises CommandFailedError if a record does not arrive, or the topic has other producers.
+    """
     check_positive(args, "num_records")
     if args.producer_acks not in ("1", "all"):
         raise ConfigurationError(
@@ -38,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     writing = {**options, "acks": args.producer_acks, "linger.ms": 0, "enable.idempotence": False}
     with KafkaConsumer(reading) as consumer:
         if args.topic not in consumer.topics():
-            _create(options, args.topic)
+            _create(options, args)
         consumer.assign([TopicPartition(args.topic, p.partition) for p in consumer.partitions_for(args.topic)])
         consumer.seek_to_end()
         for tp in consumer.assignment():
@@ -49,14 +52,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _create(options: dict[str, Any], topic: str) -> None:
-    print(f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1')
+def _create(options: dict[str, Any], args: argparse.Namespace) -> None:
+    if not args.json:
+        print(f'Topic "{args.topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1')
     with KafkaAdminClient(options) as admin:
-        admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
+        admin.create_topics([NewTopic(args.topic, 1, 1)], wait_for_metadata=True)
 
 
 def _measure(producer: KafkaProducer, consumer: KafkaConsumer, args: argparse.Namespace) -> list[int]:
-    """Return the latency of each record in nanoseconds."""
+    """Return the latency of each record in nanoseconds: the time from send() until the consumer has received it."""
     latencies = []
     for number in range(args.num_records):
         key = _random(args.record_key_size) if args.record_key_size else None
@@ -89,9 +93,7 @@ def _random(length: int) -> bytes:
 def _report(latencies: list[int], args: argparse.Namespace) -> None:
     average = sum(latencies) / len(latencies) / 1e6
     ordered = sorted(latencies)
-    by_share = {
-        name: ordered[int(len(ordered) * share)] for name, share in (("50", 0.5), ("99", 0.99), ("99.9", 0.999))
-    }
+    by_share = {name: ordered[int(len(ordered) * share)] for name, share in SHARES.items()}
     if args.json:
         percentiles = {f"p{name}_ms": ns / 1e6 for name, ns in by_share.items()}
         print(json.dumps({"records": len(latencies), "average_ms": average, **percentiles}))
@@ -104,14 +106,20 @@ COMMAND = Command(
     run=run,
     options=(
         *connection(),
-        Option("--topic", "topic of the test; it is created if it does not exist", required=True),
-        Option("--num-records N", "number of records to send", int, required=True),
-        Option("--producer-acks ACKS", "acks of the producer: 1 or all", required=True),
-        Option("--record-size BYTES", "size of a value", int, required=True),
-        Option("--record-key-size BYTES", "size of a key; 0: no key", int, default=0),
-        Option("--num-headers N", "number of headers of a record", int, default=0),
-        Option("--record-header-key-size BYTES", "size of the key of a header", int, default=0),
-        Option("--record-header-size BYTES", "size of the value of a header", int, default=0),
+        Option(
+            "--topic",
+            "topic of the test; if it does not exist, it is created with one partition and one replica",
+            required=True,
+        ),
+        Option("--num-records N", "number of records to send, one by one", int, required=True),
+        Option("--producer-acks ACKS", "acks of the producer: 1 (the leader) or all (in-sync replicas)", required=True),
+        Option("--record-size BYTES", "size in bytes of each record's value", int, required=True),
+        Option(
+            "--record-key-size BYTES", "size in bytes of each record's key; 0: no key (the default)", int, default=0
+        ),
+        Option("--num-headers N", "number of headers of each record (default: 0)", int, default=0),
+        Option("--record-header-key-size BYTES", "size in bytes of each header's key (default: 0)", int, default=0),
+        Option("--record-header-size BYTES", "size in bytes of each header's value (default: 0)", int, default=0),
         JSON,
     ),
 )

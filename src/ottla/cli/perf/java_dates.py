@@ -37,8 +37,8 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class DateFormat:
-    """A pattern for times in `zone` (None: local time). Raises ConfigurationError, with the name of the option, if it
-    is invalid.
+    """A pattern of SimpleDateFormat for times in `zone` (None: local time). Raises ConfigurationError, with the name of
+    the option, if the pattern is invalid.
     """
 
     def __init__(self, pattern: str, option: str, zone: tzinfo | None = None) -> None:

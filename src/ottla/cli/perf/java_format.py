@@ -17,20 +17,24 @@ def decimal(value: float, places: int) -> str:
 
 
 def ratio(amount: float, divisor: float) -> float:
-    """Divide like Java's doubles: a division by zero returns infinity or NaN."""
+    """Divide like Java's doubles: a division by zero returns infinity, or NaN for an amount of zero. `amount` must not
+    be negative.
+    """
     if divisor:
         return amount / divisor
     return math.inf if amount else math.nan
 
 
 def metrics_as_json(metrics: Mapping[MetricName, KafkaMetric]) -> dict[str, Any]:
-    """Return the metrics' values by `group:name:{tags}`. Infinity and NaN become None."""
+    """Return the metrics' values by `group:name:{tags}`, sorted. Infinity and NaN become None."""
     values = _values(metrics)
     return {n: None if isinstance(v, float) and not math.isfinite(v) else v for n, v in values.items()}
 
 
 def metric_lines(metrics: Mapping[MetricName, KafkaMetric]) -> list[str]:
-    """Return an empty line and the table that `--print-metrics` prints."""
+    """Return the lines that `--print-metrics` prints: an empty one, and a table of the metrics by
+    `group:name:{tags}`.
+    """
     values = _values(metrics)
     width = max(map(len, values), default=0)
     rows = (f"{name:<{width}} : {_value(value)}" for name, value in values.items())

@@ -11,14 +11,16 @@ from ottla.clock import now_ms
 
 
 class Events:
-    """Prints events on standard output. Thread-safe."""
+    """Prints events on standard output, one JSON object per line. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._broken_pipe: BrokenPipeError | None = None
 
     def report(self, name: str, **fields: Any) -> None:
-        """Print an event in UTF-8, and flush the output, because another program waits for it."""
+        """Print an event with its time and name in UTF-8, and flush the output, because another program waits for it.
+        If that program has ended, `check` raises the error.
+        """
         with self._lock:
             line = in_one_line({"timestamp": now_ms(), "name": name, **fields})
             try:

@@ -1,4 +1,4 @@
-"""The payloads of producer-perf-test: random letters, random lines of a file, or numbers."""
+"""The payloads of producer-perf-test: random letters, random parts of a file, or numbers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ottla.errors import ConfigurationError
 SEED: Final = 0
 """The seed is fixed, so that each run sends the same payloads."""
 BLOCK_BYTES: Final = 64 * 1024
-"""The size in bytes of blocks of random letters. Payloads are slices of a block, which is faster than generating
-each.
+"""The approximate size in bytes of blocks of random letters. Payloads are slices of a block, which is faster than
+generating each.
 """
 LETTERS: Final = bytes(ord("A") + i % 26 for i in range(256))
 """Translates each byte to a capital letter."""
 
 
 def letters(size: int) -> Iterator[bytes]:
-    """Yield random payloads of `size` capital letters."""
+    """Yield random payloads of `size` capital letters without end: the same ones in each run."""
     random = Random(SEED)
     length = max(1, BLOCK_BYTES // size) * size
     while True:
@@ -32,20 +32,20 @@ def letters(size: int) -> Iterator[bytes]:
 
 
 def choices(payloads: list[bytes]) -> Iterator[bytes]:
-    """Yield payloads that are randomly chosen from a list."""
+    """Yield payloads that are randomly chosen from a list, without end: the same ones in each run."""
     random = Random(SEED)
     while True:
         yield from random.choices(payloads, k=1000)
 
 
 def numbers() -> Iterator[bytes]:
-    """Yield the payloads 0, 1, 2…"""
+    """Yield the numbers 0, 1, 2… as decimal text, without end."""
     return (b"%d" % number for number in count())
 
 
 def read(file: str, delimiter: str) -> list[bytes]:
-    """Read the payloads from a text file. Raises ConfigurationError if there are none, the file cannot be read, or
-    `delimiter` is not a regular expression.
+    """Read the payloads from a UTF-8 text file, separated by the regular expression `delimiter`. Raises
+    ConfigurationError if there are none, the file cannot be read, or the expression is invalid.
     """
     try:
         text = Path(file).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """The load of producer-perf-test: sends records and measures their latencies, with little work per record.
 
-The records of a batch are acknowledged together, so one callback per batch records the time. The sending thread adds up
-the latencies, so that no lock is needed and neither thread waits for the other.
+The records of a batch are acknowledged together, so one callback for consecutive records in a batch records the time.
+The sending thread adds up the latencies, so that no lock is needed and neither thread waits for the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _size: Final = attrgetter("value_size")
 
 
 class _Group:
-    """Consecutive records in the same batch."""
+    """Consecutive records in the same batch, which are counted together when they are acknowledged or have failed."""
 
     __slots__ = ("done", "ended", "futures", "reports")
 
@@ -41,13 +41,15 @@ class _Group:
         outcome.when_done(self._end)
 
     def _end(self) -> None:
-        """Record the time of the acknowledgement. Called in the I/O thread."""
+        """Record the time of the acknowledgement. Called in the I/O thread, unless it has arrived already."""
         self.ended = now_ms()
         self.done.put(self)
 
 
 class Load:
-    """Sends records to a topic, `rate` per second. A negative rate means no limit."""
+    """Sends records to a topic, `rate` per second. A negative rate means no limit. `transaction_ms` is the time in
+    milliseconds after which each transaction is committed; None: no transactions.
+    """
 
     def __init__(
         self, producer: KafkaProducer, topic: str, payloads: Iterator[bytes], rate: float, transaction_ms: int | None
@@ -67,7 +69,7 @@ class Load:
         self._reported: set[type[BaseException]] = set()
 
     def send(self, count: int, *reports: Report) -> None:
-        """Send `count` records. They are counted in all of these reports."""
+        """Send `count` records. Those that are acknowledged are counted in all of these reports."""
         throttled, transactional = self._throttler.is_limited, self._transaction_ms is not None
         topic, payloads, send = self.topic, self._payloads, self.producer.send
         outcome = None
@@ -88,8 +90,8 @@ class Load:
         self._sent += count
 
     def finish(self, interval: int) -> None:
-        """Wait until all records are acknowledged or have failed. Meanwhile count acknowledged records every `interval`
-        ms.
+        """Commit the open transaction, and wait until all records are acknowledged or have failed. Meanwhile count
+        acknowledged records every `interval` ms.
         """
         if self._transaction_start is not None:
             self.producer.commit_transaction()
@@ -99,7 +101,7 @@ class Load:
             self._count(self._done.get())
 
     def count_acknowledged(self) -> None:
-        """Count the groups that have been acknowledged since the last call."""
+        """Count the groups of records that have been acknowledged or have failed since the last call."""
         while not self._done.empty():
             self._count(self._done.get())
 
@@ -120,8 +122,8 @@ class Load:
             report.add(latencies, size, group.ended)
 
     def _successful(self, futures: list[RecordFuture]) -> list[RecordFuture]:
-        """Return the futures whose records were acknowledged. If a batch was split, only some of its records may have
-        failed.
+        """Return the futures whose records were acknowledged, and add the others to `failed`. If a batch was split,
+        only some of its records may have failed.
 
         Print each type of error once.
         """

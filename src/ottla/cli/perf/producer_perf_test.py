@@ -35,7 +35,7 @@ OLD_NAMES: Final = (("--producer-props", "--command-property"), ("--producer.con
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the test. Return 1 if a record failed."""
+    """Run the test, and print throughput and latency. Return 1 if a record failed, otherwise 0."""
     _check(args)
     printer = _ignore if args.json else _print
     source = _payloads(args, printer)
@@ -89,7 +89,7 @@ def _print_summary(producer: KafkaProducer, args: argparse.Namespace, reports: l
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for numbers that are out of range."""
+    """Raise ConfigurationError for numbers that are out of range, and for a throughput of 0."""
     check_positive(args, "num_records", "record_size", "transaction_duration_ms", "reporting_interval")
     if math.isnan(args.throughput) or args.throughput == 0:
         raise ConfigurationError(f"--throughput {args.throughput:g}: nothing would be sent; use -1 for no limit")
@@ -100,7 +100,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _options(args: argparse.Namespace, printer: Printer) -> dict[str, Any]:
-    """Return the producer's configs, with the tool's defaults."""
+    """Return the producer's configs, with the tool's defaults. Raises ConfigurationError if there are no addresses."""
     for old, new in OLD_NAMES:
         if use_new_name(args, old, new):
             printer(deprecation(old, new))
@@ -138,23 +138,27 @@ COMMAND = Command(
     run=run,
     options=(
         *connection(required=False),
-        Option("--producer.config FILE", "same as --command-config"),
+        Option("--producer.config FILE", "same as --command-config (deprecated)"),
         Option(
             "--command-property NAME=VALUE",
             "producer configs, such as linger.ms=10 batch.size=32768",
             nargs="+",
             action="extend",
         ),
-        Option("--producer-props NAME=VALUE", "same as --command-property", nargs="+", action="extend"),
-        Option("--topic", "topic to send to", required=True),
-        Option("--num-records N", "number of records to send", int, required=True),
-        Option("--throughput N", "approximate limit of records per second; -1: none", float, required=True),
+        Option("--producer-props NAME=VALUE", "same as --command-property (deprecated)", nargs="+", action="extend"),
+        Option("--topic", "topic to send records to", required=True),
+        Option("--num-records N", "number of records to send, including those of --warmup-records", int, required=True),
+        Option("--throughput N", "approximate limit of records per second; negative: none", float, required=True),
         OneOf(
-            Option("--record-size BYTES", "size of each record's value, which consists of random letters", int),
-            Option("--payload-file FILE", "send randomly chosen parts of this text file (UTF-8)"),
-            Flag("--payload-monotonic", "send 0, 1, 2…"),
+            Option(
+                "--record-size BYTES", "size in bytes of each record's value, which consists of random letters", int
+            ),
+            Option("--payload-file FILE", "text file (UTF-8) whose parts are sent in random order, with repetitions"),
+            Flag("--payload-monotonic", "send the numbers 0, 1, 2… as values"),
         ),
-        Option("--payload-delimiter REGEX", "separator of the parts of --payload-file", default="\\n"),
+        Option(
+            "--payload-delimiter REGEX", "regular expression that separates the parts of --payload-file", default="\\n"
+        ),
         Option(
             "--transactional-id ID",
             f"use transactions with this id (default for transactions: {PREFIX} and a random id)",
@@ -164,8 +168,15 @@ COMMAND = Command(
             f"use transactions, and commit each after this time in milliseconds (default: {TRANSACTION_MS})",
             int,
         ),
-        Option("--warmup-records N", "print a second summary that leaves out the first N records", int, default=0),
-        Option("--reporting-interval MS", "interval of progress reports in milliseconds", int, default=5000),
+        Option(
+            "--warmup-records N",
+            "print a second summary that leaves out the first N records (default: 0, no second summary)",
+            int,
+            default=0,
+        ),
+        Option(
+            "--reporting-interval MS", "minimum time in milliseconds between two progress reports", int, default=5000
+        ),
         Flag("--print-metrics", "print the producer's metrics at the end"),
         Flag("--json", "print only the summary, as JSON"),
     ),

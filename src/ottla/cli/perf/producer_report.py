@@ -20,23 +20,23 @@ PERCENTILES: Final = (("50th", 0.5), ("95th", 0.95), ("99th", 0.99), ("99.9th", 
 
 
 class Tally:
-    """The size and latencies of records, from the time `start` on."""
+    """The size and latencies of acknowledged records, from the time `start` on."""
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.size = 0
-        """The total size of the records in bytes."""
+        """The total size of the records' values in bytes."""
         self.latencies: Counter[int] = Counter()
         """The number of records by latency in milliseconds."""
 
     def add(self, latencies: Mapping[int, int], size: int) -> None:
-        """Add acknowledged records: their number by latency, and their total size."""
+        """Add acknowledged records: their number by latency in milliseconds, and the size of their values in bytes."""
         self.latencies.update(latencies)
         self.size += size
 
     @property
     def count(self) -> int:
-        """The number of records."""
+        """The number of acknowledged records."""
         return self.latencies.total()
 
     @property
@@ -50,12 +50,14 @@ class Tally:
         return max(self.latencies, default=0)
 
     def rates(self, now: int) -> tuple[float, float]:
-        """Return the records per second and the MiB per second until `now`."""
+        """Return the records per second and the MiB per second from `start` to `now`; infinity or NaN over no time."""
         seconds = (now - self.start) / 1000
         return ratio(self.count, seconds), ratio(self.size / MIB, seconds)
 
     def percentiles(self, shares: Sequence[float]) -> list[int]:
-        """Return the percentiles of the latency. `shares` are rising numbers between 0 and 1."""
+        """Return the percentiles of the latency in milliseconds; zeros without records. `shares` are rising numbers, at
+        least 0 and less than 1.
+        """
         latencies: list[int] = []
         ranks = [int(share * self.count) for share in shares]
         seen = 0
@@ -67,8 +69,8 @@ class Tally:
 
 
 class Report:
-    """The report of a run, which prints a line every `interval` ms. `steady`: it covers only the records after the
-    warm-up.
+    """The report of a run. It prints a line when records are acknowledged at least `interval` ms after the previous
+    line. `steady`: it covers only the records after the warm-up.
     """
 
     def __init__(self, start: int, interval: int, printer: Printer, *, steady: bool = False) -> None:
@@ -80,7 +82,9 @@ class Report:
         self._started = False
 
     def add(self, latencies: Mapping[int, int], size: int, now: int) -> None:
-        """Add records that were acknowledged at the time `now`. Print a line if the interval has elapsed."""
+        """Add records that were acknowledged at the time `now`, as `Tally.add` does. Print a line if the interval has
+        elapsed.
+        """
         self.total.add(latencies, size)
         self._window.add(latencies, size)
         if now - self._window.start >= self._interval:
@@ -99,7 +103,7 @@ class Report:
         printer(_window_line(self._window, now))
 
     def line(self, now: int) -> str:
-        """Return the summary as a line."""
+        """Return the summary up to the time `now` as a line."""
         total = self.total
         records, mib = total.rates(now)
         latencies = total.percentiles([share for _, share in PERCENTILES])
@@ -111,7 +115,9 @@ class Report:
         )
 
     def as_json(self, now: int) -> dict[str, Any]:
-        """Return the summary in the form that `--json` prints. Values that are not defined are None."""
+        """Return the summary up to the time `now` in the form that `--json` prints. Rates over no time, and the average
+        of no records, are None.
+        """
         total = self.total
         records, mib = total.rates(now)
         latencies = total.percentiles([share for _, share in PERCENTILES])

@@ -18,7 +18,7 @@ from ottla.cli.perf.consumer_perf_test import TIMEOUT_MS as IDLE_MS
 from ottla.cli.perf.consumer_report import MIB
 from ottla.cli.perf.deprecated import use_new_name
 from ottla.cli.perf.java_dates import DateFormat
-from ottla.cli.perf.java_format import decimal, metric_lines, ratio
+from ottla.cli.perf.java_format import decimal, metric_lines, metrics_as_json, ratio
 from ottla.client.consumer.share.share_consumer import KafkaShareConsumer
 from ottla.clock import now_ms
 
@@ -30,7 +30,7 @@ DETAILED_HEADER: Final = f"time, {RATES}"
 
 
 class Totals:
-    """The totals of all share consumers, until `limit` records have been read."""
+    """The totals of all share consumers, which read until there are `limit` records. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self.records = self.size = 0
@@ -40,11 +40,11 @@ class Totals:
 
     @property
     def is_complete(self) -> bool:
-        """Whether enough records have been read."""
+        """Whether at least `limit` records have been read."""
         return self.records >= self._limit
 
     def add(self, records: int, size: int) -> None:
-        """Add the records of a poll: their number, and their size in bytes."""
+        """Add the records of a poll: their number, and the size of their keys and values in bytes."""
         with self._lock:
             self.records += records
             self.size += size
@@ -52,7 +52,9 @@ class Totals:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the test. If fewer records than requested arrive, a warning is printed."""
+    """Run the test, and print the throughput. If fewer records than requested arrive, print a warning; with `--json`,
+    print none.
+    """
     for old, new in OLD_NAMES:
         if use_new_name(args, old, new) and not args.json:
             print(f"Warning: {old} is deprecated. Use {new} instead.")
@@ -66,6 +68,9 @@ def run(args: argparse.Namespace) -> int:
         if args.show_detailed_stats and not args.json:
             _report_intervals(members, totals, args, dates)
         metrics = [member.result() for member in members]
+    if args.json:
+        _report_as_json(args, totals, begin, metrics)
+        return 0
     _report(args, totals, begin, dates)
     if args.print_metrics:
         print("\n".join(line for each in metrics for line in metric_lines(each)))
@@ -73,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace, totals: Totals) -> dict[Any, Any]:
-    """Read until there are enough records, or none has arrived for --timeout. Return the consumer's metrics."""
+    """Read with one share consumer until there are enough records, or none has arrived at any consumer for `--timeout`
+    milliseconds. Return the consumer's metrics.
+    """
     with KafkaShareConsumer(args.topic, _options(args)) as consumer:
         while not totals.is_complete and now_ms() - totals.last <= args.timeout:
             for batch in consumer.poll(POLL_MS).values():
@@ -111,14 +118,23 @@ def _report_intervals(members: list[Any], totals: Totals, args: argparse.Namespa
         at, records, size = now, new_records, new_size
 
 
+def _report_as_json(args: argparse.Namespace, totals: Totals, begin: int, metrics: list[dict[Any, Any]]) -> None:
+    end = totals.last
+    fields: dict[str, Any] = {
+        "start_time_ms": begin,
+        "end_time_ms": end,
+        "records": totals.records,
+        "bytes": totals.size,
+        "records_per_second": totals.records / (end - begin) * 1000 if end != begin else None,
+    }
+    if args.print_metrics:
+        fields["metrics"] = [metrics_as_json(each) for each in metrics]
+    print(json.dumps(fields))
+
+
 def _report(args: argparse.Namespace, totals: Totals, begin: int, dates: DateFormat) -> None:
     end = totals.last
     seconds = (end - begin) / 1000
-    if args.json:
-        fields = {"start_time_ms": begin, "end_time_ms": end, "records": totals.records, "bytes": totals.size}
-        rate = totals.records / seconds if seconds else None
-        print(json.dumps({**fields, "records_per_second": rate}))
-        return
     if not totals.is_complete:
         print(
             f"WARNING: Exiting before consuming the expected number of records: timeout ({args.timeout} ms) exceeded. "
@@ -135,27 +151,42 @@ COMMAND = Command(
     run=run,
     options=(
         *connection(),
-        Option("--consumer.config FILE", "same as --command-config"),
+        Option("--consumer.config FILE", "same as --command-config (deprecated)"),
         Repeatable("--command-property NAME=VALUE", "a consumer config, such as max.poll.records=100"),
         Option("--topic", "topic to read", required=True),
         OneOf(
-            Option("--num-records N", "number of records to read", int),
-            Option("--messages N", "same as --num-records", int),
+            Option("--num-records N", "number of records to read with all share consumers, at least 1", int),
+            Option("--messages N", "same as --num-records (deprecated)", int),
         ),
-        Option("--group ID", "share group to join", default=GROUP),
-        Option("--threads N", "number of share consumers", int, default=1),
-        Option("--fetch-size BYTES", "maximum bytes of one partition in a fetch response", int, default=FETCH_BYTES),
-        Option("--socket-buffer-size BYTES", "size in bytes of the socket's receive buffer", int, default=SOCKET_BYTES),
+        Option("--group ID", "share group that the consumers join", default=GROUP),
+        Option("--threads N", "number of share consumers, each in a separate thread", int, default=1),
+        Option(
+            "--fetch-size BYTES",
+            "max.partition.fetch.bytes, unless a file or --command-property sets it",
+            int,
+            default=FETCH_BYTES,
+        ),
+        Option(
+            "--socket-buffer-size BYTES",
+            "receive.buffer.bytes: size of the socket's receive buffer, unless a file or --command-property sets it",
+            int,
+            default=SOCKET_BYTES,
+        ),
         Option(
             "--timeout MS",
-            "stop if no record arrives for this time in milliseconds",
+            "stop if no record arrives at any share consumer for this time in milliseconds",
             int,
             nargs="?",
             default=IDLE_MS,
             const=IDLE_MS,
         ),
-        Flag("--show-detailed-stats", "print a line every --reporting-interval"),
-        Option("--reporting-interval MS", "interval of detailed statistics in milliseconds", int, default=INTERVAL_MS),
+        Flag("--show-detailed-stats", "print a line every --reporting-interval, in place of the summary"),
+        Option(
+            "--reporting-interval MS",
+            "with --show-detailed-stats: interval between two lines in milliseconds",
+            int,
+            default=INTERVAL_MS,
+        ),
         Option("--date-format PATTERN", "format of times, a pattern of Java's SimpleDateFormat", default=DATES),
         Flag("--hide-header", "do not print the names of the columns"),
         Flag("--print-metrics", "print the consumers' metrics at the end"),

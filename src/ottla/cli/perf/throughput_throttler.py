@@ -7,8 +7,8 @@ import time
 from typing import Final
 
 SHORTEST_SLEEP: Final = 0.002
-"""The shortest sleep in seconds. A sleep takes longer than requested, so shorter waits are postponed until they add up
-to this.
+"""The shortest wait in seconds. A wait takes longer than requested, so shorter ones are postponed until they add up to
+this time.
 """
 
 

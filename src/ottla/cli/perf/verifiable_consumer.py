@@ -1,4 +1,4 @@
-"""Read a topic as a group member, and report all events as JSON, as kafka-verifiable-consumer.sh does."""
+"""Read a topic as a group member, and report what happens as JSON, as kafka-verifiable-consumer.sh does."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read until there are enough records or a signal arrives. An error is raised only after the shutdown has been
-    reported.
+    """Read until there are enough records or a signal arrives, and return 0, or 128 plus the number of the signal. A
+    KafkaError is raised only after the shutdown has been reported.
     """
     if use_new_name(args, "--consumer.config", "--command-config"):
         print(deprecation("--consumer.config", "--command-config"), flush=True)
@@ -91,8 +91,8 @@ class _Reader(ConsumerRebalanceListener):
         self._events.report("partitions_revoked", partitions=[tp._asdict() for tp in sorted(revoked)])
 
     def read(self) -> None:
-        """Read until there are enough records or a signal arrives. Raises BrokerNotAvailableError if no broker
-        responds.
+        """Read until there are enough records or a signal arrives. Raises BrokerNotAvailableError if no broker could be
+        reached within default.api.timeout.ms.
         """
         self._events.report("startup_complete")
         self._consumer.subscribe([self._args.topic], listener=self)
@@ -169,9 +169,9 @@ COMMAND = Command(
     run=run,
     options=(
         *connection(),
-        Option("--consumer.config FILE", "same as --command-config"),
+        Option("--consumer.config FILE", "same as --command-config (deprecated)"),
         Option("--topic", "topic to read", required=True),
-        Option("--group-id ID", "consumer group", required=True),
+        Option("--group-id ID", "consumer group to join", required=True),
         Option(
             "--group-protocol",
             "group protocol: classic (partitions are assigned by a member) or consumer (by the broker)",
@@ -179,15 +179,20 @@ COMMAND = Command(
             choices=("classic", "consumer"),
             default="classic",
         ),
-        Option("--group-remote-assignor NAME", "with --group-protocol consumer: assignor of the broker"),
-        Option("--group-instance-id ID", "id of a static member"),
+        Option(
+            "--group-remote-assignor NAME",
+            "with --group-protocol consumer: assignor of the broker, such as uniform or range (default: the broker's "
+            "choice)",
+        ),
+        Option("--group-instance-id ID", "group.instance.id, for a static member (default: a dynamic member)"),
         Option("--max-messages N", "number of records to read; -1: read until the command is stopped", int, default=-1),
         Option("--session-timeout MS", "with --group-protocol classic: session.timeout.ms (default: 45000)", int),
-        Flag("--verbose", "report each record"),
+        Flag("--verbose", "report the key and value of each record"),
         Flag("--enable-autocommit", "commit offsets periodically, not after each poll"),
         Option(
             "--reset-policy WHERE",
-            "auto.offset.reset: where to start if the group has no committed offset (earliest, latest, none)",
+            "auto.offset.reset: where to start if the group has no valid committed offset: earliest, latest, none "
+            "(fail) or by_duration:PnDTnHnMnS",
             default="earliest",
         ),
         Option(

@@ -25,8 +25,8 @@ NOT_SET: Final = -1
 
 
 def run(args: argparse.Namespace) -> int:
-    """Send until all records are sent or a signal arrives. Failed records are reported, but do not change the exit
-    code.
+    """Send until all records are sent or a signal arrives, and return 0, or 128 plus the number of the signal. Failed
+    records are reported, but do not change the exit code.
     """
     if use_new_name(args, "--producer.config", "--command-config"):
         print(deprecation("--producer.config", "--command-config"), flush=True)
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the producer's configs. The file overrides the command line, as with Kafka's tool."""
+    """Return the producer's configs. The file overrides `--acks`, as with Kafka's tool."""
     return {"acks": args.acks, "retries": 0, **without_serialization(client_options(args))}
 
 
@@ -52,17 +52,18 @@ class _Load:
         self._events = events
         self._sent = 0
         self._acked = 0
-        """The number of acknowledged records. Only the I/O thread changes it, until the producer is closed."""
+        """The number of acknowledged records."""
+        self._lock = threading.Lock()
+        """Guards `_acked`, which two threads increase."""
         self._start = time.monotonic()
         self._stopped = threading.Event()
         self._closing = threading.Thread(target=self._close, daemon=True)
 
     def stop(self) -> None:
-        """Stop sending. Called by the signal handler.
+        """Stop sending, by closing the producer in a thread. Called by the signal handler.
 
         Closing the producer ends a send() that is waiting for a broker. Interrupting the send() could leave a record in
-        flight without a report. The producer is closed in a thread, because the main thread may be holding a lock that
-        close() needs.
+        flight without a report. The main thread may be holding a lock that close() needs.
         """
         self._closing.start()
 
@@ -71,7 +72,7 @@ class _Load:
         self._producer.close()
 
     def send(self) -> None:
-        """Send the requested number of records."""
+        """Send the requested number of records, or without end if it is negative, until `stop` is called."""
         self._events.report("startup_complete")
         count = self._args.max_messages
         throttler = ThroughputThrottler(self._args.throughput, self._stopped)
@@ -82,7 +83,7 @@ class _Load:
             throttler.wait(number)
 
     def finish(self) -> None:
-        """Wait for the results of all records, and report the totals."""
+        """Close the producer, which waits for the results of all records, and report the totals."""
         self._producer.close()
         if self._closing.ident is not None:
             self._closing.join()
@@ -113,9 +114,12 @@ class _Load:
     def _report(
         self, key: str | None, value: str, metadata: RecordMetadata | None, error: BaseException | None
     ) -> None:
-        """Report the result of a record. Called in the I/O thread; in the main thread if send() raised an error."""
+        """Report the result of a record. Called in the I/O thread, or in the main thread if send() has raised an error
+        or the result has arrived already.
+        """
         if metadata is not None:
-            self._acked += 1
+            with self._lock:
+                self._acked += 1
             position = {"offset": metadata.offset, "topic": metadata.topic, "partition": metadata.partition}
             self._events.report("producer_send_success", key=key, value=value, **position)
         elif error is not None:
@@ -146,10 +150,15 @@ COMMAND = Command(
     run=run,
     options=(
         *connection(),
-        Option("--producer.config FILE", "same as --command-config"),
-        Option("--topic", "topic to send to", required=True),
+        Option("--producer.config FILE", "same as --command-config (deprecated)"),
+        Option("--topic", "topic to send records to", required=True),
         Option("--max-messages N", "number of records to send; -1: send until the command is stopped", int, default=-1),
-        Option("--throughput N", "approximate limit of records per second; -1: none", int, default=-1),
+        Option(
+            "--throughput N",
+            "approximate limit of records per second; negative: none",
+            int,
+            default=-1,
+        ),
         Option(
             "--acks",
             "acknowledgements to wait for: 0 (none), 1 (the leader) or -1 (all in-sync replicas)",
@@ -159,11 +168,12 @@ COMMAND = Command(
         ),
         Option(
             "--message-create-time MS",
-            "timestamp of the first record, in milliseconds since 1970; later ones advance with the clock",
+            "timestamp of the first record in milliseconds since 1970; later ones advance with the clock; -1: the time "
+            "of sending",
             int,
             default=NOT_SET,
         ),
-        Option("--value-prefix N", "values are N.0, N.1, N.2…", int),
-        Option("--repeating-keys N", "keys are 0, 1… N-1, 0, 1… (default: no keys)", int),
+        Option("--value-prefix N", "number before each value: N.0, N.1, N.2… (default: 0, 1, 2…)", int),
+        Option("--repeating-keys N", "keys are 0, 1… N-1, 0, 1…; 0 or less: 0, 1, 2… (default: no keys)", int),
     ),
 )

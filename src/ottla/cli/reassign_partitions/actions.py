@@ -21,7 +21,7 @@ from ottla.model import TopicPartition
 
 TIMEOUT_MS: Final = 10_000
 NO_THROTTLE: Final = -1
-"""The default of --throttle, as in Kafka: existing throttles are not changed."""
+"""The value of the throttle options that leaves throttles unchanged, as without the option. It is Kafka's default."""
 
 OTHERS_MOVE: Final = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to override this and create "
@@ -34,7 +34,10 @@ MUST_VERIFY: Final = (
 
 
 def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Propose an assignment of topics to a list of brokers. Nothing is changed."""
+    """Print the current assignment of topics, and a proposed one to the brokers in `--broker-list`. Nothing is changed.
+
+    Raises ConfigurationError if a topic or broker does not exist.
+    """
     brokers, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
     nodes = admin.describe_cluster().nodes
     racks = racks_of(nodes, brokers, aware=not args.disable_rack_aware)
@@ -50,7 +53,11 @@ def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Start the reassignments in the file. Returns when they have started."""
+    """Set the throttles, and start the reassignments and log directory moves in the file. Returns when they have
+    started.
+
+    Raises ConfigurationError if others are active and `--additional` is not set, or the first error of a partition.
+    """
     moves = files.read_moves(args.reassignment_json_file)
     targets, log_dirs = {move.partition: move.replicas for move in moves}, files.target_log_dirs(moves)
     moving = admin.list_partition_reassignments()
@@ -79,8 +86,9 @@ def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -
 
 
 def verify(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Print the progress of the reassignments in the file. If no partition of the cluster is being reassigned, remove
-    the throttles.
+    """Print the progress of the reassignments and log directory moves in the file. If no partition of the cluster is
+    being reassigned and no replica in the file is being moved, remove the throttles, unless `--preserve-throttles` is
+    set.
     """
     moves = files.read_moves(args.reassignment_json_file)
     moving, brokers = admin.list_partition_reassignments(), _brokers(admin)
@@ -98,7 +106,9 @@ def verify(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def cancel(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Cancel the reassignments in the file. The partitions return to their original replicas."""
+    """Cancel the reassignments and log directory moves in the file, and remove the throttles, unless
+    `--preserve-throttles` is set. The partitions return to their original replicas.
+    """
     moves = files.read_moves(args.reassignment_json_file)
     brokers, topics = _brokers(admin), described(admin, (move.partition.topic for move in moves))
     _check_exist(moves, topics)
@@ -124,7 +134,7 @@ def cancel(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Print the active reassignments."""
+    """Print all active reassignments of the cluster."""
     moving = sorted(admin.list_partition_reassignments().items())
     output.report(
         "\n".join(["Current partition reassignments:", *(_move_line(tp, move) for tp, move in moving)])
@@ -190,8 +200,8 @@ def _throttle(
 def _clear(
     admin: KafkaAdminClient, args: argparse.Namespace, output: Output, brokers: Collection[int], topics: Collection[str]
 ) -> None:
-    """Remove the throttles from all brokers. It is unknown which of them took part in reassignments that are
-    complete.
+    """Remove the throttles from all brokers and the topics, unless `--preserve-throttles` is set. It is unknown which
+    brokers took part in reassignments that are complete.
     """
     if args.preserve_throttles:
         return
@@ -211,7 +221,9 @@ def _clear(
 def _move_log_dirs(
     admin: KafkaAdminClient, args: argparse.Namespace, output: Output, log_dirs: Mapping[TopicPartitionReplica, str]
 ) -> None:
-    """Start moving replicas to other log directories. Wait for replicas that their brokers have not created yet."""
+    """Start moving replicas to other log directories. Wait up to `--timeout` for replicas that their brokers have not
+    created yet, then raise KafkaTimeoutError. Raises the first other error of a replica.
+    """
     errors: dict[Any, KafkaError] = {}
     timeout_ms = TIMEOUT_MS if args.timeout is None else args.timeout
     admin.alter_replica_log_dirs(log_dirs, timeout_ms, errors=errors)

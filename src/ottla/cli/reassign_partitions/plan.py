@@ -14,8 +14,8 @@ from ottla.model import Node, TopicPartition
 def proposed(topics: Iterable[TopicInfo], racks: Mapping[int, str | None]) -> dict[TopicPartition, tuple[int, ...]]:
     """Assign the partitions of topics to the brokers in `racks` in the same way as for new topics.
 
-    The assignments of different topics begin with different brokers. Raises InvalidReplicationFactorError if there are
-    too few brokers.
+    Leaders continue round-robin from one topic to the next. Raises InvalidReplicationFactorError if there are too few
+    brokers.
     """
     assignment: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in sorted(topics, key=lambda topic: topic.name):
@@ -30,9 +30,9 @@ def proposed(topics: Iterable[TopicInfo], racks: Mapping[int, str | None]) -> di
 
 
 def racks_of(nodes: Iterable[Node], brokers: Sequence[int], *, aware: bool) -> dict[int, str | None]:
-    """Return the racks of brokers. If `aware` is not set, all racks are None.
+    """Return the racks of brokers by broker id. Without `aware`, all racks are None.
 
-    Raises ConfigurationError if a broker is unknown, or if only some of the brokers have a rack.
+    Raises ConfigurationError if a broker is unknown, or if only some of the brokers have a rack and `aware` is set.
     """
     all_racks = {node.id: node.rack for node in nodes}
     for broker in brokers:

@@ -45,8 +45,8 @@ class TopicToMove(NamedTuple):
 def read_moves(file: str) -> list[Move]:
     """Read the partitions in a --reassignment-json-file, in the order of the file.
 
-    Raises ConfigurationError if the file cannot be read, is not JSON, has a version other than 1, contains no
-    partitions, or duplicate partitions or brokers.
+    Raises ConfigurationError if the file cannot be read, is malformed, has a version other than 1, contains no
+    partitions, or contains a partition, or a broker of a partition, twice.
     """
     moves = [_move(item) for item in read_list(file, "partitions", PARTITIONS_FORM).items()]
     if not moves:
@@ -60,7 +60,9 @@ def read_moves(file: str) -> list[Move]:
 
 
 def read_topics(file: str) -> list[TopicToMove]:
-    """Read the topics in a --topics-to-move-json-file. Raises ConfigurationError as `read_moves` does."""
+    """Read the topics in a --topics-to-move-json-file, in the order of the file. Raises ConfigurationError if the file
+    cannot be read, is malformed, has a version other than 1, contains no topics, or contains a topic twice.
+    """
     fields = [item.field("topic") for item in read_list(file, "topics", TOPICS_FORM).items()]
     topics = [TopicToMove(field.text(), str(field)) for field in fields]
     if not topics:
@@ -83,7 +85,9 @@ def read_brokers(text: str) -> list[int]:
 
 
 def as_json(assignment: Assignment, log_dirs: LogDirs = NO_LOG_DIRS) -> dict[str, Any]:
-    """Return an assignment in the format of --reassignment-json-file, sorted by partition."""
+    """Return an assignment in the format of --reassignment-json-file, sorted by partition. Replicas without a log
+    directory in `log_dirs` have `any`.
+    """
     partitions = [
         {
             "topic": tp.topic,
@@ -97,7 +101,7 @@ def as_json(assignment: Assignment, log_dirs: LogDirs = NO_LOG_DIRS) -> dict[str
 
 
 def target_log_dirs(moves: Iterable[Move]) -> dict[TopicPartitionReplica, str]:
-    """Return the target log directory of each replica for which the file contains one."""
+    """Return the target log directory of each replica for which the file contains one other than `any`."""
     return {
         TopicPartitionReplica(*move.partition, broker): path
         for move in moves

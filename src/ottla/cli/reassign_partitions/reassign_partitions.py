@@ -14,7 +14,7 @@ from ottla.errors import ConfigurationError
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError if a file is malformed or a number is out of range."""
+    """Raise ConfigurationError if the file or `--broker-list` is malformed, or a number is out of range."""
     for option in ("throttle", "replica_alter_log_dirs_throttle"):
         rate = getattr(args, option)
         if rate is not None and rate < 1 and rate != NO_THROTTLE:
@@ -59,11 +59,13 @@ COMMAND = AdminCommand(
             actions="execute verify cancel",
         ),
         Option("--topics-to-move-json-file FILE", f"JSON file with topics: {TOPICS_FORM}", actions="generate"),
-        Option("--broker-list B,B,…", "ids of the brokers to use", actions="generate"),
-        Flag("--disable-rack-aware", "ignore the racks of brokers", actions="generate"),
+        Option(
+            "--broker-list B,B,…", "ids of the brokers that get the replicas, separated by commas", actions="generate"
+        ),
+        Flag("--disable-rack-aware", "ignore the racks of brokers in the proposed assignment", actions="generate"),
         Flag(
             "--additional",
-            "start even if other reassignments are in progress; also changes their throttle",
+            "start even if other reassignments are in progress; --throttle then also applies to them",
             actions="execute",
         ),
         Flag(
@@ -73,17 +75,19 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--throttle BYTES",
-            "maximum rate in bytes per second at which reassignments copy data between brokers",
+            "maximum rate in bytes per second at which reassignments copy data between brokers; -1 (the default): the "
+            "throttles stay unchanged",
             int,
             actions="execute",
         ),
         Option(
             "--replica-alter-log-dirs-throttle BYTES",
-            "maximum rate in bytes per second at which a broker copies data between its log directories",
+            "maximum rate in bytes per second at which a broker copies data between its log directories; -1 (the "
+            "default): the throttles stay unchanged",
             int,
             actions="execute",
         ),
-        Flag("--preserve-throttles", "do not remove throttles", actions="verify cancel"),
+        Flag("--preserve-throttles", "do not remove the throttles of brokers and topics", actions="verify cancel"),
         Option(
             "--timeout MS",
             f"maximum time in milliseconds until moves to log directories have started (default: {TIMEOUT_MS})",

@@ -49,7 +49,7 @@ class PartitionState(NamedTuple):
 
 class ReplicaState(NamedTuple):
     """A replica with its target log directory. `log_dirs` contains its current and future directories; None if its
-    broker is not alive.
+    broker is not alive, or has not described the replica.
     """
 
     replica: TopicPartitionReplica
@@ -97,7 +97,9 @@ class ReplicaState(NamedTuple):
 
 
 def partition_states(moves: Iterable[Move], moving: Moving, topics: Mapping[str, TopicInfo]) -> list[PartitionState]:
-    """Return the states of partitions, sorted by partition. `moving` contains all active reassignments."""
+    """Return the states of the partitions in `moves`, sorted by partition. `moving` contains all active reassignments,
+    `topics` the descriptions of the topics that exist.
+    """
     return [
         PartitionState(
             move.partition,
@@ -112,7 +114,9 @@ def partition_states(moves: Iterable[Move], moving: Moving, topics: Mapping[str,
 def replica_states(
     admin: KafkaAdminClient, targets: Mapping[TopicPartitionReplica, str], brokers: Collection[int]
 ) -> list[ReplicaState]:
-    """Return the states of the replicas that have a target log directory, sorted by broker."""
+    """Return the states of the replicas in `targets`, sorted by broker. `targets` are the target log directories,
+    `brokers` the ids of the brokers that are alive.
+    """
     reachable = [replica for replica in targets if replica.broker_id in brokers]
     log_dirs = admin.describe_replica_log_dirs(reachable) if reachable else {}
     ordered = sorted(targets, key=lambda replica: (replica.broker_id, *replica))
@@ -133,7 +137,9 @@ def log_dirs_of(
 
 
 def described(admin: KafkaAdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
-    """Return the descriptions of the topics that exist. Raises all errors except UnknownTopicOrPartitionError."""
+    """Return the descriptions of those topics in `names` that exist. Raises the first error other than
+    UnknownTopicOrPartitionError.
+    """
     errors: dict[Any, KafkaError] = {}
     topics = admin.describe_topics(sorted(set(names)), errors=errors)
     for error in errors.values():

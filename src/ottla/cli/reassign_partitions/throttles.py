@@ -23,7 +23,7 @@ FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 
 class Route(NamedTuple):
-    """The brokers that a partition is copied from and those that it is copied to."""
+    """The ids of the brokers that a partition is copied from, and of those that it is copied to."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
@@ -47,12 +47,12 @@ def routes(moving: Moving, targets: Assignment, current: Assignment) -> dict[Top
 
 
 def brokers_of(routes: Routes) -> set[int]:
-    """Return all sources and destinations."""
+    """Return the ids of all brokers that are sources or destinations."""
     return {broker for route in routes.values() for broker in route.sources | route.destinations}
 
 
 def topic_configs(routes: Routes) -> dict[str, dict[str, str | None]]:
-    """Return the configs of topics: leaders are throttled on the sources, followers on the destinations. None removes a
+    """Return the configs by topic: leaders are throttled on the sources, followers on the destinations. None removes a
     config.
     """
     configs: dict[str, dict[str, str | None]] = {}
@@ -65,7 +65,7 @@ def topic_configs(routes: Routes) -> dict[str, dict[str, str | None]]:
 
 
 def throttle_brokers(admin: KafkaAdminClient, brokers: Iterable[int], routes: Routes, rate: int) -> None:
-    """Limit reassignments between `brokers` to `rate` bytes per second."""
+    """Limit reassignments between `brokers` to `rate` bytes per second, for the replicas in `routes`."""
     _set(admin, TOPIC, topic_configs(routes))
     _set(admin, BROKER, {str(broker): dict.fromkeys(RATES, str(rate)) for broker in sorted(brokers)})
 
@@ -76,7 +76,7 @@ def throttle_log_dirs(admin: KafkaAdminClient, brokers: Iterable[int], rate: int
 
 
 def clear_brokers(admin: KafkaAdminClient, brokers: Iterable[int]) -> None:
-    """Remove the rates of brokers."""
+    """Remove the limits of `throttle_brokers` and `throttle_log_dirs` from brokers."""
     _set(admin, BROKER, {str(broker): dict.fromkeys((*RATES, LOG_DIR_RATE)) for broker in sorted(brokers)})
 
 

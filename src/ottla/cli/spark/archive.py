@@ -17,7 +17,9 @@ from ottla.cli.framework.options import Option, Repeatable
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the archive, and print its content and the options of spark-submit. Return 1 if it cannot be written."""
+    """Write the archive, and print its packages and the options of spark-submit that use it. Return 1 if it cannot be
+    written.
+    """
     from ottla.spark.environment.archive import UNPACKED_AS, python_name, write_archive
 
     try:
@@ -34,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
 COMMAND = Command(
     run=run,
     options=(
-        Option("archive FILE.zip", "file to write", Path),
+        Option("archive FILE.zip", "path of the archive to write", Path),
         Repeatable("--without PACKAGE", "package to leave out, because the executors already have it"),
-        Repeatable("--with PACKAGE", "further package that the job needs", dest="more"),
+        Repeatable("--with PACKAGE", "further installed package that the job needs", dest="more"),
     ),
 )

@@ -2,9 +2,9 @@
 
 ottla spark-submit --master spark://host:7077 job.py arguments
 
-All arguments are passed to spark-submit unchanged. An archive with Ottla and its packages is sent along (see `ottla
-spark-archive`). Executors therefore need only the same version of Python, as python3.X or under the name in
-PYSPARK_PYTHON. OTTLA_SPARK_ARCHIVE can name an existing archive.
+All arguments except a lone --help are passed to spark-submit unchanged. An archive with Ottla and the packages that it
+needs is sent along (see `ottla spark-archive`). Executors therefore need only the same version of Python, as python3.X
+or under the name in PYSPARK_PYTHON. OTTLA_SPARK_ARCHIVE can name an existing archive.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _pass_all_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run spark-submit, and return its exit code."""
+    """Run spark-submit, and return its exit code (negative if a signal ended it), or 2 if there are no arguments."""
     from ottla.spark.optional_dependencies import optional_dependency
 
     if args.arguments in (["--help"], ["-h"]):
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def archive(environ: Mapping[str, str]) -> Iterator[str]:
-    """Context manager: return the path of the archive in OTTLA_SPARK_ARCHIVE, or of a new one, which is removed at the
-    end.
+    """Context manager: return the value of OTTLA_SPARK_ARCHIVE, a path or URL, or the path of a new archive, which is
+    removed at the end.
     """
     from ottla.spark.environment.archive import write_archive
 
@@ -67,8 +67,8 @@ def archive(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def shipping(packed: str) -> list[str]:
-    """Return the options of spark-submit that distribute the archive. They precede the user's options, which override
-    them.
+    """Return the options of spark-submit that distribute the archive. They have to precede the user's options, which
+    override them.
     """
     from ottla.spark.environment.archive import UNPACKED_AS
 
@@ -81,8 +81,8 @@ def shipping(packed: str) -> list[str]:
 
 
 def environment(environ: Mapping[str, str], arguments: Sequence[str]) -> dict[str, str]:
-    """Return the environment for spark-submit: Java's home, this Python for the driver, and a Python of the same
-    version for executors.
+    """Return the environment for spark-submit: JAVA_HOME, PYTHONPATH with Ottla, and, unless they are set, this Python
+    for a driver on this machine and a Python of the same version for executors.
     """
     from ottla.java import java_home
     from ottla.spark.environment.archive import import_paths, python_name
@@ -97,7 +97,9 @@ def environment(environ: Mapping[str, str], arguments: Sequence[str]) -> dict[st
 
 
 def _runs_in_the_cluster(arguments: Sequence[str]) -> bool:
-    """Return whether the driver runs in the cluster, where the path of the local Python is not valid."""
+    """Return whether the arguments let the driver run in the cluster, where the path of the local Python is not
+    valid.
+    """
     pairs = itertools.pairwise(arguments)
     return ("--deploy-mode", "cluster") in pairs or any(
         argument in ("--deploy-mode=cluster", "spark.submit.deployMode=cluster") for argument in arguments

@@ -1,5 +1,5 @@
-"""Make Spark sessions on this machine start faster: create a cache of Spark's loaded classes for Java 25 (190 MB in
-~/.cache/ottla).
+"""Make Spark sessions on this machine start faster: create a cache of the classes that Spark loads, for Java 25 or
+later (190 MB, in ~/.cache/ottla by default).
 
 Run it once, and after each upgrade of Spark or Java.
 """
@@ -13,7 +13,7 @@ from ottla.cli.framework.command import Command
 
 
 def run(args: argparse.Namespace) -> int:
-    """Create the cache, and print its path."""
+    """Create the cache, and print its path, its size and the time that it took."""
     from ottla.spark.optional_dependencies import optional_dependency
     from ottla.spark.warm_up import warm_up
 

@@ -1,1 +1,1 @@
-"""Commands for logs, offsets, log directories and metadata."""
+"""Commands for logs, offsets, records, replicas, log directories, metadata and znodes."""

@@ -16,11 +16,13 @@ from ottla.model import TopicPartition
 
 FORM: Final = '{"partitions":[{"topic":"t","partition":0,"offset":7}]}'
 ALL: Final = -1
-"""The offset that stands for the high watermark."""
+"""The offset that stands for the high watermark: all records that consumers may read are deleted."""
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete records. The exit code is 0 even if a partition fails, as with Kafka's tool."""
+    """Delete the records before the offsets in the file, and print the new low watermark or the error of each
+    partition. The exit code is 0 even if a partition fails, as with Kafka's tool.
+    """
     offsets = args.offsets
     errors: dict[Any, KafkaError] = {}
     admin.describe_cluster()  # an unreachable cluster is one error, not one for each partition
@@ -57,7 +59,9 @@ COMMAND = AdminCommand(
 
 
 def _read(file: str) -> dict[TopicPartition, int]:
-    """Return the offsets in the file by partition. Raises ConfigurationError if the file is malformed."""
+    """Return the offsets in the file by partition. Raises ConfigurationError if the file is malformed, or contains a
+    partition twice.
+    """
     offsets = [_offset(item) for item in read_list(file, "partitions", FORM).items()]
     duplicates = ",".join(map(str, duplicates_in(tp for tp, _ in offsets)))
     if duplicates:

@@ -1,4 +1,6 @@
-"""Print log segments, indexes, producer snapshots and transaction indexes, as kafka-dump-log.sh does."""
+"""Print log segments, indexes, producer snapshots, transaction indexes and KRaft snapshots, as kafka-dump-log.sh
+does.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ Decoder = Callable[[Record], tuple[str | None, str | None]]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print each file. Return 1 at the first file that cannot be read, without printing the others."""
+    """Print each file in `--files`; files with unknown suffixes are ignored with a warning. Return 1 at the first file
+    that cannot be read, without printing the others, or if a decoder is not supported.
+    """
     for option in (args.key_decoder_class, args.value_decoder_class):
         if option is not None and not option.endswith("StringDecoder"):
             print(f"ottla dump-log: there is no decoder {option}; only StringDecoder is supported", file=sys.stderr)
@@ -172,7 +176,7 @@ def _contents(record: Record, decode: Decoder | None) -> str:
 def _show_old(
     file: LogFile, position: int, size: int, decode: Decoder | None, *, deep: bool, args: argparse.Namespace
 ) -> int:
-    """Print messages of magic 0 and 1 up to the first incomplete one. Return the position after them."""
+    """Print messages of magic 0 and 1 up to the first incomplete one. Return the position after them in bytes."""
     data = file.read(position, size - position)
     for outer in legacy_message_set.messages(data):
         print(
@@ -275,7 +279,9 @@ def _show_time_index(path: Path, args: argparse.Namespace) -> None:
 
 
 def _opened(index: Index, args: argparse.Namespace) -> Index | None:
-    """Open the index for reading. If --index-sanity-check is set, check it and return None."""
+    """Open the index for reading. If --index-sanity-check is set, check it, print the result and return None. Raises
+    CorruptIndexError if its size is wrong or the check fails.
+    """
     if args.index_sanity_check:
         index.open(writable=False)
         index.sanity_check()
@@ -366,22 +372,36 @@ def _size(data: bytes | None) -> int:
 COMMAND = Command(
     run=run,
     options=(
-        Option("--files FILE,…", "segment, index or snapshot files to print", required=True),
-        Flag("--print-data-log", "print keys and values of records"),
-        Flag("--deep-iteration", "print each record, not only batches; implied by --print-data-log"),
-        Flag("--skip-record-metadata", "print only keys and values, and leave out control records"),
-        Flag("--offsets-decoder", "decode records of __consumer_offsets"),
-        Flag("--transaction-log-decoder", "decode records of __transaction_state"),
-        Flag("--share-group-state-decoder", "decode records of __share_group_state"),
-        Flag("--cluster-metadata-decoder", "decode records of Kafka's __cluster_metadata (KRaft)"),
-        Flag("--remote-log-metadata-decoder", "decode records of __remote_log_metadata"),
-        Flag("--index-sanity-check", "only check indexes, as a broker does when it starts"),
-        Flag("--verify-index-only", "only print differences between indexes and their log"),
-        Option("--max-bytes N", "maximum number of bytes to read from each log", int, default=(1 << 31) - 1),
+        Option(
+            "--files FILE,…",
+            "files to print, separated by commas: .log, .index, .timeindex, .snapshot, .txnindex or .checkpoint",
+            required=True,
+        ),
+        Flag("--print-data-log", "print keys and values of records, as UTF-8 unless there is a decoder"),
+        Flag(
+            "--deep-iteration", "print each record, not only batches; implied by --print-data-log and by the decoders"
+        ),
+        Flag(
+            "--skip-record-metadata",
+            "print only keys and values of records, not offsets, times or sizes; control records are empty lines",
+        ),
+        Flag("--offsets-decoder", "print records of __consumer_offsets as JSON"),
+        Flag("--transaction-log-decoder", "print records of __transaction_state as JSON"),
+        Flag("--share-group-state-decoder", "print records of __share_group_state as JSON"),
+        Flag("--cluster-metadata-decoder", "print records of Kafka's __cluster_metadata (KRaft) as JSON"),
+        Flag(
+            "--remote-log-metadata-decoder",
+            "print records of __remote_log_metadata as text in the form of Kafka's tool",
+        ),
+        Flag("--index-sanity-check", "only check offset and time indexes, as a broker does when it starts"),
+        Flag("--verify-index-only", "only print differences between offset and time indexes and their log"),
+        Option("--max-bytes N", "maximum number of bytes to read from each .log file", int, default=(1 << 31) - 1),
         Option(
             "--max-message-size N", "no effect; accepted because Kafka's tool has it", int, default=MAX_MESSAGE_BYTES
         ),
-        Option("--key-decoder-class CLASS", "decoder of keys: only Kafka's StringDecoder"),
-        Option("--value-decoder-class CLASS", "decoder of values: only Kafka's StringDecoder"),
+        Option("--key-decoder-class CLASS", "decoder of keys: only Kafka's StringDecoder (the default) is supported"),
+        Option(
+            "--value-decoder-class CLASS", "decoder of values: only Kafka's StringDecoder (the default) is supported"
+        ),
     ),
 )

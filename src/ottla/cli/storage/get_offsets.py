@@ -1,4 +1,4 @@
-"""Print the earliest or latest offsets of partitions, or the offsets for a time, as kafka-get-offsets.sh does."""
+"""Print offsets of partitions, such as the earliest, the latest or that for a time, as kafka-get-offsets.sh does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.errors import ConfigurationError, InvalidTopicError, KafkaError
 from ottla.model import TopicPartition
 
 CLIENT_ID: Final = "GetOffsetShell"
-"""The client id. As in Kafka it cannot be configured, so that quotas can be set for the tool."""
+"""The client id. As with Kafka's tool, it cannot be configured."""
 
 SPECS: Final[Mapping[str, OffsetSpec]] = {
     "latest": OffsetSpec.latest(),
@@ -32,7 +32,7 @@ SPECS: Final[Mapping[str, OffsetSpec]] = {
 """Offset specs by their names on the command line."""
 NAMES: Final = " / ".join(f"{spec.timestamp} or {name}" for name, spec in SPECS.items())
 UNKNOWN: Final = -1
-"""The offset of a partition without a matching record."""
+"""The offset that brokers return for a partition without a matching record."""
 ERROR: Final = "Error occurred: {}"
 
 RULES: Final = "REGEX, REGEX:3, REGEX:1-3, REGEX:5- or REGEX:-3"
@@ -54,7 +54,9 @@ class Rule(NamedTuple):
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print offsets. Partitions whose lookup fails, for example without a leader, are reported and skipped."""
+    """Print the offsets of the selected partitions, and return them for JSON. Partitions whose lookup fails, for
+    example without a leader, are reported and skipped; those without a matching record are left out.
+    """
     errors: dict[Any, KafkaError] = {}
     partitions = _partitions(admin, _rules(args), internal=not args.exclude_internal_topics)
     listed = admin.list_offsets(dict.fromkeys(partitions, _offset_spec(args.time)), errors=errors)
@@ -79,7 +81,7 @@ COMMAND = AdminCommand(
     options=(
         *connection(),
         Option("--topic REGEX", "topics, as a regular expression that matches whole names (default: all)"),
-        Option("--partitions N,N,…", "partition numbers, separated by commas (default: all)"),
+        Option("--partitions N,N,…", "partition numbers of the topics, separated by commas (default: all)"),
         Option(
             "--topic-partitions T:P,…",
             f"rules that replace --topic and --partitions, separated by commas: {RULES}. The end of a range is "
@@ -88,7 +90,7 @@ COMMAND = AdminCommand(
         Option(
             "--time MS", f"first offset at or after this time (milliseconds since 1970), or {NAMES}", default="latest"
         ),
-        Flag("--exclude-internal-topics", "leave out internal topics"),
+        Flag("--exclude-internal-topics", "leave out internal topics such as __consumer_offsets"),
         JSON,
     ),
 )

@@ -23,7 +23,9 @@ LogDirs = Mapping[str, LogDirDescription]
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Print the log directories of brokers."""
+    """Print the log directories of brokers with their replicas. Raises CommandFailedError if a broker in
+    `--broker-list` is not alive.
+    """
     brokers, topics = {*broker_ids(_parts(args.broker_list))}, frozenset(_parts(args.topic_list))
     live = {node.id for node in admin.describe_cluster().nodes}
     if brokers - live:
@@ -51,8 +53,10 @@ COMMAND = AdminCommand(
         *connection(),
         Flag("--describe", "print the log directories (the only action)", required=True),
         Option("--broker-list B,B,…", "broker ids, separated by commas (default: all brokers)", default=""),
-        Option("--topic-list T,T,…", "topics, separated by commas (default: all topics)", default=""),
-        Flag("--json", "print nothing but JSON, with the total and usable bytes of the log directories"),
+        Option(
+            "--topic-list T,T,…", "topics whose replicas are printed, separated by commas (default: all)", default=""
+        ),
+        Flag("--json", "print only JSON, also with the total and usable bytes of the log directories"),
     ),
 )
 
@@ -67,7 +71,7 @@ def _replicas(log_dir: LogDirDescription, topics: frozenset[str]) -> Iterator[tu
 
 
 def _as_kafkas_json(broker: int, log_dirs: LogDirs, topics: frozenset[str]) -> dict[str, Any]:
-    """Return the JSON document of Kafka's tool, which does not contain the total and usable bytes.
+    """Return a broker's part of the JSON document of Kafka's tool, which does not contain the total and usable bytes.
 
     Only cordoned directories have the field isCordoned, because tools of Kafka before 4.3 print no such field.
     """

@@ -22,13 +22,15 @@ from ottla.errors import ConfigurationError
 from ottla.storage.log_dir import LogDir, owner_of
 
 NOT_EXPORTED = ("/controller", "/controller_epoch")
-"""Znodes that are not exported: they belong to the running cluster, and the other cluster has controller epochs of its
-own.
+"""Znodes that are not exported: they belong to the controller of this cluster, and the other cluster has controller
+epochs of its own.
 """
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action. Raises an error, without changing anything, if the log directory is in use."""
+    """Run the action. Raises an error without changing the metadata: StartupError if a standalone broker is running,
+    ConfigurationError if brokers use a shared store to be exported or imported, or if an option is wrong.
+    """
     if args.action != "dump" and not args.zookeeper:
         raise ConfigurationError(f"{args.action} needs --zookeeper")
     data = Path(args.data)
@@ -85,14 +87,14 @@ COMMAND = Command(
     options=(
         Option(
             "action",
-            "dump: print as JSON; export: copy to ZooKeeper; import: copy from ZooKeeper",
+            "dump: print the znodes as JSON; export: copy them to ZooKeeper; import: copy them from ZooKeeper",
             choices=("dump", "export", "import"),
         ),
         Option(
             "--data DIR",
-            "directory that contains registry.sqlite: the log directory, or ottla.metadata.dir",
+            "directory that contains registry.sqlite: log.dirs of a standalone broker, or ottla.metadata.dir",
             default="./ottla-data",
         ),
-        Option("--zookeeper HOST:PORT[/CHROOT]", "address of ZooKeeper, for export and import"),
+        Option("--zookeeper HOST:PORT[/CHROOT]", "address of ZooKeeper, required for export and import"),
     ),
 )

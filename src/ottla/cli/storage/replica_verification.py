@@ -1,7 +1,8 @@
 """Compare the replicas of partitions, as kafka-replica-verification.sh of Kafka 0.8 to 3 does.
 
 It fetches the same offsets from all replicas of each partition, and compares offsets and checksums of the batches up to
-the high watermark, until it is stopped. If a replica is not available, its partition is compared once it is back.
+the high watermark, until it is stopped or offsets differ. If a replica is not available, its partition is compared once
+it is back.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class ReplicaVerifier:
     """Compares the replicas of partitions. Contains the offset up to which each partition has been verified."""
 
     def __init__(self, replicas: Iterable[TopicPartitionReplica], offsets: Mapping[TopicPartition, int]) -> None:
-        """Create a verifier. `offsets`: the offset at which the verification of each partition starts."""
+        """Create a verifier. `offsets`: the offset at which the verification starts, for each partition of
+        `replicas`.
+        """
         self._offsets = dict(offsets)
         self._replicas: dict[TopicPartition, list[TopicPartitionReplica]] = {}
         for replica in sorted(replicas):
@@ -61,7 +64,8 @@ class ReplicaVerifier:
         return {replica: self._offsets[tp] for tp, replicas in self._replicas.items() for replica in replicas}
 
     def verify(self, fetched: Fetched) -> Iterator[str]:
-        """Compare fetched batches, and yield a line for each difference in checksums.
+        """Compare the batches of partitions of which all replicas were fetched, and yield a line for each difference in
+        checksums.
 
         Raises CommandFailedError if offsets differ, because later batches can then not be compared.
         """
@@ -70,7 +74,7 @@ class ReplicaVerifier:
                 yield from self._verify_partition(tp, {r.broker_id: fetched[r] for r in replicas})
 
     def lag(self, fetched: Fetched) -> Lag:
-        """Return the largest lag of all partitions."""
+        """Return the lag of the partition that has the largest one; without a partition if no replica was fetched."""
         largest = Lag(-1, None, -1)
         for tp, replicas in self._replicas.items():
             offset = self._offsets[tp]
@@ -108,7 +112,9 @@ def _replicated_batches(records: ReplicaRecords) -> Iterator[Any]:
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Verify replicas until the command is stopped."""
+    """Verify replicas, and print differences and the largest lag, until the command is stopped. Raises
+    CommandFailedError if the offsets of batches differ, or no topic matches `--topics-include`.
+    """
     verifier = _verifier(admin, args)
     output.text(f"{_now()}: verification process is started")
     reported_at, failures = time.monotonic(), ""
@@ -130,8 +136,8 @@ def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> No
 
 
 def _report_failures(errors: Mapping[Any, KafkaError], before: str, output: Output) -> str:
-    """Print the errors of fetches, and return them as text. If the text is equal to `before`, that of the previous
-    round, nothing is printed.
+    """Return the errors of fetches as text, and print it unless it is empty or equal to `before`, the text of the
+    previous round.
     """
     failures = "; ".join(f"replica {replica}: {error}" for replica, error in sorted(errors.items()))
     if failures and failures != before:
@@ -176,7 +182,7 @@ COMMAND = AdminCommand(
         Option("--fetch-size BYTES", "maximum bytes to fetch from each replica in a request", int, default=FETCH_BYTES),
         Option(
             "--max-wait-ms MS",
-            "maximum time in milliseconds for which a broker waits for records",
+            "maximum time in milliseconds for which a broker waits for records, and pause after a failed fetch",
             int,
             default=MAX_WAIT_MS,
         ),
@@ -187,13 +193,14 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--time MS",
-            "where to start: a timestamp in milliseconds since 1970, -1 for the latest offset, -2 for the earliest",
+            "where to start: at the first record from a time in milliseconds since 1970 on, -1: at the latest offset, "
+            "-2: at the earliest",
             int,
             default=LATEST_TIMESTAMP,
         ),
         Option(
             "--report-interval-ms MS",
-            "interval in milliseconds between reports of the lag",
+            "minimum time in milliseconds between two reports of the largest lag",
             int,
             default=REPORT_INTERVAL_MS,
         ),

@@ -26,7 +26,7 @@ USAGE: Final = "ls PATH, get PATH, create PATH [DATA], set PATH DATA, delete PAT
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the commands. Return 1 if one of them failed."""
+    """Run the command in the arguments, or those of standard input. Return 1 if one of them failed, otherwise 0."""
     try:
         zookeeper_address(args.connect)
     except ValueError as error:
@@ -53,6 +53,8 @@ def _interactive(zk: ZkClient) -> int:
 def _run(zk: ZkClient, words: list[str]) -> bool:
     """Run one command. Return whether it succeeded."""
     name, *arguments = words
+    if name == "quit":
+        return True
     action = ACTIONS.get(name)
     if action is None or not arguments or not arguments[0].startswith("/"):
         print(f"{' '.join(words)}: expected one of {USAGE}", file=sys.stderr)
@@ -127,7 +129,10 @@ ACTIONS: Final[dict[str, Callable[[ZkClient, str, str], bool]]] = {
 COMMAND = Command(
     run=run,
     options=(
-        Option("connect HOST:PORT[,…][/CHROOT]", "address of ZooKeeper"),
+        Option(
+            "connect HOST:PORT[,…][/CHROOT]",
+            "addresses of ZooKeeper servers, and the chroot to which all paths are relative",
+        ),
         Option(
             "command COMMAND", f"command to run: {USAGE}; without it, commands are read from standard input", nargs="*"
         ),

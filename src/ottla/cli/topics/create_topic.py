@@ -16,7 +16,7 @@ ERROR = "creation failed because of {}"
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Create the topic."""
+    """Create the topic of `--topic`, and print that it succeeded."""
     assignment = parse_assignment(args.replica_assignment_list) if args.replica_assignment_list else None
     admin.create_topics([NewTopic(args.topic, args.partition, args.replica, assignment)])
     output.text("creation succeeded!")
@@ -27,9 +27,9 @@ COMMAND = AdminCommand(
     error=ERROR,
     options=(
         *connection(zookeeper=True),
-        Option("--topic", "topic to create", required=True),
+        Option("--topic", "name of the topic to create", required=True),
         Option("--replica", "number of replicas of each partition", int, default=1),
-        Option("--partition", "number of partitions", int, default=1),
+        Option("--partition", "number of partitions of the topic", int, default=1),
         Option(
             "--replica-assignment-list B:B,…",
             "broker ids of each partition's replicas, in place of --replica and --partition: colons separate replicas, "

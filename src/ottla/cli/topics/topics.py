@@ -31,11 +31,13 @@ REASSIGNMENTS_MS = 2_000
 HEALTH = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
 """Flags that select unhealthy partitions. A partition is printed if any of them applies."""
 SET_ON_TOPIC = 1
-"""The source of configs that are set on the topic itself."""
+"""The source DYNAMIC_TOPIC_CONFIG of configs that are set on the topic itself."""
 
 
 def create(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
-    """Create a topic."""
+    """Create the topic of `--topic`. Return a list with its name; an empty list if the topic exists and
+    `--if-not-exists` is set.
+    """
     topic = NewTopic(
         args.topic,
         -1 if args.partitions is None else args.partitions,
@@ -60,14 +62,14 @@ def create(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def list_topics(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
-    """Print the names of topics."""
+    """Print and return the names of the topics that `--topic` and `--exclude-internal` select."""
     names = [topic.name for topic in _matching(admin, args)]
     output.text(*names)
     return names
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print topics with their configs, partitions, leaders and replicas."""
+    """Print the selected topics with their configs, partitions, leaders and replicas, and return them for JSON."""
     topics = _matching(admin, args, must_exist=bool(args.topic))
     configs = _configs(admin, topics)
     reassignments = reassignments_of(admin, [partition for topic in topics for partition in topic.partitions])
@@ -91,7 +93,9 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
-    """Add partitions to topics. Like Kafka's tool, it prints nothing."""
+    """Add partitions to the topics that `--topic` matches, and return their names. Like Kafka's tool, it prints no
+    text.
+    """
     topics = _matching(admin, args, must_exist=True)
     replicas = list(parse_assignment(args.replica_assignment).values()) if args.replica_assignment else None
     for topic in topics:
@@ -101,7 +105,7 @@ def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[str]:
-    """Delete topics. Like Kafka's tool, it prints nothing."""
+    """Delete the topics that `--topic` matches, and return their names. Like Kafka's tool, it prints no text."""
     names = [topic.name for topic in _matching(admin, args, must_exist=True)]
     admin.delete_topics(names, retry_on_quota_violation=False)
     return names
@@ -138,26 +142,44 @@ COMMAND = AdminCommand(
     options=(
         *connection(zookeeper=True),
         Option("--topic", "topic to create; for other actions, a regular expression that matches whole names"),
-        Option("--partitions", "number of partitions", int, actions="create alter"),
-        Option("--replication-factor", "number of replicas of each partition", int, actions="create"),
+        Option(
+            "--partitions",
+            "number of partitions of the new topic (default: num.partitions of the broker); with --alter, which only "
+            "adds partitions: the new number",
+            int,
+            actions="create alter",
+        ),
+        Option(
+            "--replication-factor",
+            "number of replicas of each partition (default: default.replication.factor of the broker)",
+            int,
+            actions="create",
+        ),
         Option(
             "--replica-assignment B:B,…",
-            "broker ids of each partition's replicas: colons between replicas, commas between partitions",
+            "broker ids of each partition's replicas, with --alter also of the existing partitions: colons separate "
+            "replicas, commas separate partitions",
             actions="create alter",
         ),
         Repeatable(
             "--config NAME=VALUE",
-            "config of the new topic",
+            "config of the new topic, such as retention.ms=3600000",
             actions="create",
             hint={"alter": "configs of topics are changed with ottla configs --alter --topic"},
         ),
-        Flag("--if-not-exists", "do nothing if the topic exists", actions="create"),
-        Flag("--if-exists", "do nothing if the topic does not exist", actions="describe alter delete"),
-        Flag("--exclude-internal", "leave out internal topics", actions="list describe"),
-        Flag("--topics-with-overrides", "print only topics on which configs are set", actions="describe"),
+        Flag("--if-not-exists", "do nothing, without an error, if the topic exists", actions="create"),
+        Flag(
+            "--if-exists", "do nothing, without an error, if no topic matches --topic", actions="describe alter delete"
+        ),
+        Flag("--exclude-internal", "leave out internal topics such as __consumer_offsets", actions="list describe"),
+        Flag(
+            "--topics-with-overrides",
+            "print only topics on which configs are set, without their partitions",
+            actions="describe",
+        ),
         Flag(
             "--under-replicated-partitions",
-            "print only partitions with replicas that are not in sync",
+            "print only partitions with replicas that are not in sync, apart from those that a reassignment is adding",
             actions="describe",
         ),
         Flag("--unavailable-partitions", "print only partitions without a leader", actions="describe"),
@@ -171,7 +193,7 @@ COMMAND = AdminCommand(
             "print only partitions with exactly min.insync.replicas in-sync replicas",
             actions="describe",
         ),
-        Option("--topic-id ID", "id of the topic to describe", actions="describe"),
+        Option("--topic-id ID", "id of the topic to describe, in place of --topic", actions="describe"),
         Option(
             "--partition-size-limit-per-response N",
             "no effect: all partitions are read in a single request",
@@ -186,7 +208,9 @@ COMMAND = AdminCommand(
 
 def _matching(admin: KafkaAdminClient, args: argparse.Namespace, *, must_exist: bool = False) -> list[TopicInfo]:
     """Return the topics selected by --topic (a pattern for the whole name), --topic-id and --exclude-internal, sorted
-    by name. Raises ConfigurationError if a required topic does not exist.
+    by name.
+
+    Raises ConfigurationError if there is none, although --topic-id or `must_exist` is set and --if-exists is not.
     """
     pattern = topic_filter("--topic", args.topic) if args.topic else None
     topics = sorted(
@@ -217,7 +241,7 @@ def _configs(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, 
 
 
 def _least_isr(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str, int]:
-    """Return the value of min.insync.replicas for each topic."""
+    """Return the value of min.insync.replicas by topic name."""
     resources = [ConfigResource(TOPIC, topic.name, [MIN_ISR]) for topic in topics]
     if not resources:
         return {}
@@ -225,8 +249,7 @@ def _least_isr(admin: KafkaAdminClient, topics: Iterable[TopicInfo]) -> dict[str
 
 
 def reassignments_of(admin: KafkaAdminClient, partitions: Iterable[PartitionInfo]) -> Reassignments:
-    """Return the active reassignments of partitions. Only those with replicas out of sync are looked up, because others
-    have none.
+    """Return the active reassignments of those partitions that have replicas out of sync; others are not looked up.
 
     Return an empty dictionary if the request fails, for example before Kafka 2.4, without authorization, or without an
     active controller.
@@ -239,7 +262,9 @@ def reassignments_of(admin: KafkaAdminClient, partitions: Iterable[PartitionInfo
 
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
-    """Parse broker ids such as `0:1,1:2`, and return them by partition number."""
+    """Parse broker ids such as `0:1,1:2`, and return them by partition number. Raises ConfigurationError if one is not
+    a number.
+    """
     try:
         return {i: [int(b) for b in part.split(":")] for i, part in enumerate(text.split(","))}
     except ValueError:
@@ -249,7 +274,9 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 def _is_unhealthy(
     partition: PartitionInfo, reassignments: Reassignments, least: Mapping[str, int], args: argparse.Namespace
 ) -> bool:
-    """Return whether one of the flags applies to the partition."""
+    """Return whether one of the flags in HEALTH is set and applies to the partition. `least` is the value of
+    min.insync.replicas by topic name.
+    """
     spare = len(partition.isr) - least.get(partition.topic, 0)
     return any(
         (
@@ -262,7 +289,9 @@ def _is_unhealthy(
 
 
 def is_under_replicated(partition: PartitionInfo, reassignments: Reassignments) -> bool:
-    """Return whether replicas are out of sync. Replicas that a reassignment is adding do not count."""
+    """Return whether the ISR has fewer replicas than the partition, apart from the number of replicas that a
+    reassignment is adding.
+    """
     reassignment = reassignments.get(TopicPartition(partition.topic, partition.partition))
     return len(partition.isr) < len(partition.replicas) - (len(reassignment.adding_replicas) if reassignment else 0)
 

@@ -1,8 +1,9 @@
 """`ottla transactions find-hanging`: finds transactions that stay open in a partition because no coordinator will end
 them.
 
-A candidate is a transaction that has been open for longer than the maximum timeout. It is hanging if its producer no
-longer has a transactional id, or if the coordinator's transaction does not contain the partition.
+A candidate is an open transaction whose producer has written nothing to the partition for longer than the maximum
+timeout. It is hanging if no transactional id has its producer id, or if the coordinator's transaction does not contain
+the partition.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class OpenTransaction(NamedTuple):
 def find(
     admin: KafkaAdminClient, topic: str | None, partition: int | None, broker_id: int | None, longest_ms: int
 ) -> list[OpenTransaction]:
-    """Return the hanging transactions in a topic, in a partition or on a broker that have been open for more than
-    `longest_ms`.
+    """Return the hanging transactions whose last batch is more than `longest_ms` old, in one partition of a topic, or
+    in all partitions of a topic (None: of all topics) that have a replica on a broker (None: on any).
     """
     partitions = _partitions(admin, topic, partition, broker_id)
     candidates = list(_long_open(admin, partitions, broker_id, longest_ms))
@@ -46,8 +47,10 @@ def find(
 def hanging(
     candidates: Iterable[OpenTransaction], ids: Mapping[int, str], descriptions: Mapping[str, TransactionDescription]
 ) -> list[OpenTransaction]:
-    """Return the open transactions that no coordinator knows. A coordinator keeps the partitions of a transaction until
-    all their markers are written.
+    """Return the candidates whose partition is not in the transaction of their transactional id. A coordinator keeps
+    the partitions of a transaction until all their markers are written.
+
+    `ids` are the transactional ids by producer id.
     """
 
     def is_listed(transaction: OpenTransaction) -> bool:
@@ -91,7 +94,9 @@ def _transactional_ids(admin: KafkaAdminClient, producer_ids: set[int]) -> dict[
 
 
 def _descriptions(admin: KafkaAdminClient, ids: Iterable[str]) -> dict[str, TransactionDescription]:
-    """Return the descriptions of transactional ids. Those that have expired meanwhile are left out."""
+    """Return the descriptions of transactional ids. Those that have expired meanwhile are left out. Raises the first
+    other error.
+    """
     errors: dict[Any, KafkaError] = {}
     descriptions = admin.describe_transactions(set(ids), errors=errors)
     for error in errors.values():

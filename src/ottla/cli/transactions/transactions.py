@@ -1,4 +1,6 @@
-"""List and describe transactions and producers, find and abort hanging transactions, as kafka-transactions.sh does."""
+"""List, describe and terminate transactions, describe producers, and find and abort hanging transactions, as
+kafka-transactions.sh does.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,16 @@ from ottla.model import TopicPartition
 MAX_TIMEOUT_MINUTES: Final = 15
 """The default of --max-transaction-timeout, which is the default of the broker config transaction.max.timeout.ms."""
 NO_COORDINATOR: Final = 0
-"""The coordinator epoch for a partition without markers. No coordinator has a lower one."""
+"""The coordinator epoch for aborting if the producer has no marker in the partition yet. No coordinator has a lower
+one.
+"""
 
 Row = Mapping[str, Any]
-"""The cells of a row by JSON name; None for an empty cell."""
+"""The cells of a row by JSON name, in the order of the columns. None is printed as `None`."""
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
-    """Yield a row for each transactional id, broker by broker."""
+    """Yield a row for each transactional id that the filters select, sorted by its coordinator's broker id."""
     for broker in sorted(node.id for node in admin.describe_cluster().nodes):
         for listing in admin.list_transactions(
             [broker], duration_filter_ms=args.duration_filter, transactional_id_pattern=args.transactional_id_pattern
@@ -42,7 +46,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Itera
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
-    """Yield a row with the transaction of a transactional id."""
+    """Yield one row with the state of the transactional id in `--transactional-id`."""
     description = admin.describe_transactions([args.transactional_id])[args.transactional_id]
     start = description.start_time_ms
     yield {
@@ -59,7 +63,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> It
 
 
 def describe_producers(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
-    """Yield a row for each producer of a partition."""
+    """Yield a row for each producer state of a partition, at its leader or at the broker in `--broker-id`."""
     tp = _partition(args)
     for state in admin.describe_producers([tp], args.broker_id)[tp]:
         yield {
@@ -73,7 +77,9 @@ def describe_producers(admin: KafkaAdminClient, args: argparse.Namespace, _: Out
 
 
 def abort(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> None:
-    """Abort a hanging transaction in a partition."""
+    """Write an abort marker for an open transaction to its partition. Raises InvalidTxnStateError if no transaction is
+    open at `--start-offset`.
+    """
     tp = _partition(args)
     if args.start_offset is None:
         coordinator_epoch = max(args.coordinator_epoch, NO_COORDINATOR)
@@ -93,7 +99,7 @@ def _open_at(admin: KafkaAdminClient, tp: TopicPartition, offset: int) -> Produc
 
 
 def find_hanging(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
-    """Yield a row for each hanging transaction."""
+    """Yield a row for each hanging transaction of the topic, partition or broker that the options name."""
     longest_ms = args.max_transaction_timeout * 60_000
     if args.topic is not None and args.partition is not None:
         _partition(args)
@@ -111,7 +117,7 @@ def find_hanging(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -
 
 
 def terminate(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> None:
-    """Abort the open transaction of a transactional id, and fence its producer (KIP-939)."""
+    """Abort the open transaction of a transactional id, if there is one, and fence its producer (KIP-939)."""
     admin.force_terminate_transaction(args.transactional_id)
 
 
@@ -148,7 +154,7 @@ def _check_find_hanging(args: argparse.Namespace) -> None:
 
 
 _TOPIC: Final = Option("--topic", "topic of the partition", required=True)
-_PARTITION: Final = Option("--partition N", "number of the partition", int, required=True)
+_PARTITION: Final = Option("--partition N", "number of the partition in --topic, counted from 0", int, required=True)
 
 COMMAND = AdminCommand(
     options=connection(),
@@ -161,10 +167,13 @@ COMMAND = AdminCommand(
             options=(
                 Option(
                     "--duration-filter MS",
-                    "only transactions that have been open for longer than this time in milliseconds; negative: all",
+                    "only transactions that have been open for longer than this time in milliseconds; negative: all "
+                    "(the default)",
                     int,
                 ),
-                Option("--transactional-id-pattern REGEX", "only transactional ids that match"),
+                Option(
+                    "--transactional-id-pattern REGEX", "only transactional ids that match the regular expression (RE2)"
+                ),
                 JSON,
             ),
             header=("TransactionalId", "Coordinator", "ProducerId", "TransactionState"),
@@ -173,7 +182,12 @@ COMMAND = AdminCommand(
             "describe",
             "describe the transaction of a transactional id",
             describe,
-            options=(Option("--transactional-id ID", "transactional id to describe", required=True), JSON),
+            options=(
+                Option(
+                    "--transactional-id ID", "transactional id whose current transaction is described", required=True
+                ),
+                JSON,
+            ),
             header=(
                 *("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState"),
                 *("TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs", "TopicPartitions"),
@@ -201,10 +215,19 @@ COMMAND = AdminCommand(
             options=(
                 _TOPIC,
                 _PARTITION,
-                Option("--start-offset N", "first offset of the transaction", int),
-                Option("--producer-id ID", "id of the producer; replaces --start-offset for brokers before 3.0", int),
+                Option("--start-offset N", "first offset of the transaction; this or --producer-id is required", int),
+                Option(
+                    "--producer-id ID",
+                    "id of the producer, in place of --start-offset, which needs Kafka 3.0; requires --producer-epoch "
+                    "and --coordinator-epoch",
+                    int,
+                ),
                 Option("--producer-epoch N", "with --producer-id: epoch of the producer", int),
-                Option("--coordinator-epoch N", "with --producer-id: epoch of the coordinator", int),
+                Option(
+                    "--coordinator-epoch N",
+                    "with --producer-id: epoch of the transaction coordinator; negative: 0",
+                    int,
+                ),
             ),
             check=_check_abort,
         ),
@@ -213,12 +236,12 @@ COMMAND = AdminCommand(
             "find transactions that no coordinator will end",
             find_hanging,
             options=(
-                Option("--broker-id ID", "search the partitions of this broker", int),
-                Option("--topic", "search this topic; either this or --broker-id is required"),
-                Option("--partition N", "search one partition of --topic", int),
+                Option("--broker-id ID", "search the partitions that have a replica on this broker", int),
+                Option("--topic", "search this topic; --topic, --broker-id or both are required"),
+                Option("--partition N", "search only this partition of --topic (default: all)", int),
                 Option(
                     "--max-transaction-timeout MINUTES",
-                    "only transactions that have been open for longer than this time in minutes",
+                    "only transactions whose last batch is older than this time in minutes",
                     int,
                     default=MAX_TIMEOUT_MINUTES,
                 ),
@@ -237,7 +260,7 @@ COMMAND = AdminCommand(
             options=(
                 Option(
                     "--transactionalId, --transactional-id ID",
-                    "transactional id whose transaction is aborted",
+                    "transactional id whose open transaction is aborted and whose producer is fenced",
                     required=True,
                     dest="transactional_id",
                 ),

@@ -70,6 +70,7 @@ class ConsumerCore:
         self.wakeup_trigger = WakeupTrigger()
         self.poll_trigger = PollTrigger()
         self.iteration = RecordIterator(self.subscription)
+        self.is_started = False
         self._seen_version = 0
         configs = {**config.originals, "client.id": self.client_id}
         self.key_deserializer = find(config.key_deserializer, "key_deserializer", configs)
@@ -170,6 +171,7 @@ class ConsumerCore:
 
     async def start(self) -> None:
         """Start the background task that refreshes the metadata."""
+        self.is_started = True
         self.metadata.listeners.append(self._new_cluster)
         self.metadata.start()
 
@@ -368,6 +370,8 @@ class ConsumerCore:
 
     async def _prepare(self, deadline: float) -> bool:
         if not self.subscription.has_subscription and not self.subscription.manual:
+            if not self.is_started:  # start() subscribes to the topics of the constructor
+                raise IllegalStateError("the consumer is not started; use `async with`, or `await consumer.start()`")
             raise IllegalStateError("not subscribed to any topic, and no partition is assigned")
         while True:
             self.membership.last_poll = time.monotonic()

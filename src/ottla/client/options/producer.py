@@ -48,7 +48,7 @@ class ProducerOptions(ClientOptions, total=False):
     compression_level: int | None
     """Compression level of whichever codec is used; takes precedence over the codec's own config."""
     batch_size: int
-    """Maximum size in bytes of a batch, before compression; a larger record gets a separate batch."""
+    """Maximum size in bytes of a batch, before compression; a larger record gets a separate batch. 0: no batching."""
     linger_ms: float
     """Time in milliseconds that a batch waits for more records. More: larger batches, higher latency."""
     buffer_memory: int

@@ -129,7 +129,8 @@ class KafkaProducer(ProducerCalls):
         record = core.apply_interceptors(record)
         try:
             if self._closed or self._loop is None:
-                raise IllegalStateError("the producer is closed" if self._closed else "the producer is not started")
+                missing = "the producer is not started; use `async with`, or `await producer.start()`"
+                raise IllegalStateError("the producer is closed" if self._closed else missing)
             core.check_open()
         except KafkaError as error:
             core.notify_failure(record, error)

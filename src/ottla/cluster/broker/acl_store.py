@@ -139,12 +139,14 @@ class AclStore:
     ) -> dict[ResourcePattern, tuple[ACLs, KafkaError | None]]:
         """Replace the ACLs of each resource with those that `change` returns for the current ones.
 
-        Return for each resource the ACLs that the change removes, and its error; None if it succeeded.
+        Return for each resource the ACLs that the change removes, or would have removed, and its error; None if it
+        succeeded.
         """
         semaphore = asyncio.Semaphore(MAX_CONCURRENT)
 
         async def one(pattern: ResourcePattern) -> tuple[ACLs, KafkaError | None]:
-            removed: ACLs = frozenset()
+            cached = self._acls.get(pattern, frozenset())
+            removed = cached - change(pattern, cached)  # if the znode cannot be read
 
             def changed(acls: ACLs) -> ACLs:
                 nonlocal removed

@@ -264,8 +264,8 @@ class Controller:
             is_leaderless = (after or p).leader == NO_LEADER and reason in (Reason.NEW_TERM, Reason.BROKERS)
             if is_leaderless and self._unclean_allowed(tp.topic, image.topics[tp.topic].configs):
                 after = leader_election.unclean(p, candidates)
-                self.unclean_elections += after is not None
             if after is not None:
+                self.unclean_elections += after.leader not in (NO_LEADER, *p.isr)
                 changed[tp] = after
         return changed
 

@@ -435,7 +435,7 @@ class ZooKeeperMetadataStore:
             for listener in self._listeners:
                 self._start(listener())
         else:
-            log.warning("Connected to ZooKeeper at %s again, with the same session 0x%x", self._connect, before)
+            log.info("Connected to ZooKeeper at %s again, with the same session 0x%x", self._connect, before)
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -69,19 +69,17 @@ class GroupCoordinator:
             return result
         if not isinstance(group, ConsumerGroup | StreamsGroup):
             return self.classic.join(request, version, client, future)
-        if group.is_empty and request.member_id:
-            result.respond(future, join_error(UnknownMemberIdError(), request.member_id))
-            return result
-        if group.is_empty:
-            result.records += tombstones(group)
-            del self.by_id[group.id]
-            result.extend(self.classic.join(request, version, client, future))
-            return result
-        assert isinstance(group, ConsumerGroup)
-        join = self.classic.pending_join(request, version, client, future)
         try:
             self.classic.check_join(request)
-            self._classic_members.join(group, join, result)
+            if not group.is_empty:
+                assert isinstance(group, ConsumerGroup)
+                self._classic_members.join(group, self.classic.pending_join(request, version, client, future), result)
+            elif request.member_id:
+                raise UnknownMemberIdError
+            else:
+                result.records += tombstones(group)
+                result.replaced = self.by_id.pop(group.id)
+                result.extend(self.classic.join(request, version, client, future))
         except KafkaError as error:
             result.respond(future, join_error(error, request.member_id))
         return result

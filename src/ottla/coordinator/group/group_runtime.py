@@ -104,7 +104,8 @@ class GroupRuntime(CoordinatorRuntime):
         If the result has no records, its responses wait until the earlier records of the group are committed. Until
         then, another coordinator could take over the group without the state from which the responses follow.
 
-        If the append fails, the responses have its error, and the group's timers fire again after RETRY_SECONDS.
+        If the append fails, the responses have its error, a group that was replaced is restored, and the group's timers
+        fire again after RETRY_SECONDS.
         """
         not_before = 0.0
         try:
@@ -112,6 +113,10 @@ class GroupRuntime(CoordinatorRuntime):
         except errors.KafkaError as error:
             log.warning("Cannot write records of group %s to __consumer_offsets: %s", group_id, error)
             self._respond(result, to_client_error(error))
+            if result.replaced is not None:
+                new = self.groups.by_id[group_id]
+                self._respond(self.groups.unload(new), to_client_error(error))
+                self.groups.by_id[group_id] = result.replaced
             not_before = self._clock.monotonic() + RETRY_SECONDS
         else:
             if result.replacement is not None:

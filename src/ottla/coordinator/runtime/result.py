@@ -28,6 +28,9 @@ class CoordinatorResult:
     replacement: Any = None
     """The Group that replaces the current one when the records are appended, if its protocol changes; else None."""
 
+    replaced: Any = None
+    """The Group that a new one has already replaced, to be restored if the records cannot be appended; else None."""
+
     def extend(self, other: CoordinatorResult) -> None:
         """Add the records and responses of another result."""
         self.records += other.records

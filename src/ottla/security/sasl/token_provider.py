@@ -11,6 +11,7 @@ import asyncio
 import base64
 import inspect
 import json
+import math
 import ssl
 import time
 import urllib.error
@@ -28,9 +29,19 @@ REFRESHED: Final = 0.8
 """The fraction of its lifetime after which a token is replaced. Kafka's default of sasl.login.refresh.window.factor."""
 UNSECURED: Final = "unsecuredLogin"
 EXTENSION: Final = "extension_"
+
+
+def _finite_number(text: str) -> float:
+    """Return the number in a text. Raises ValueError if it is none, or is not finite, which JSON cannot express."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not finite")
+    return number
+
+
 CLAIM_PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "StringClaim_": str,
-    "NumberClaim_": float,
+    "NumberClaim_": _finite_number,
     "ListClaim_": lambda value: [part for part in value[1:].split(value[:1]) if part] if value else [],
 }
 """Parsers of the claims of unsigned tokens, by the prefix of the option in a JAAS line, as in Kafka."""
@@ -224,7 +235,7 @@ def unsecured(jaas: Mapping[str, str]) -> TokenProvider:
 
 def unsecured_token(jaas: Mapping[str, str]) -> str:
     """Return an unsigned token with the claims in a JAAS line. Raises ConfigurationError if the line has no user, or an
-    invalid lifetime.
+    invalid lifetime or number.
     """
     options = {name[len(UNSECURED) :]: value for name, value in jaas.items() if name.startswith(UNSECURED)}
     now, life = time.time(), options.get("LifetimeSeconds", "3600")
@@ -236,7 +247,13 @@ def unsecured_token(jaas: Mapping[str, str]) -> str:
     for name, value in options.items():
         for start, parse in CLAIM_PARSERS.items():
             if name.startswith(start):
-                claims[name[len(start) :]] = parse(value)
+                try:
+                    claims[name[len(start) :]] = parse(value)
+                except ValueError:
+                    raise ConfigurationError(
+                        f"sasl.jaas.config: {UNSECURED}{name}: {value!r} is not allowed, it must be a number; use"
+                        f" {UNSECURED}StringClaim_{name[len(start) :]} for a text"
+                    ) from None
     principal = options.get("PrincipalClaimName", "sub")
     if principal not in claims:
         raise ConfigurationError(

@@ -1,1 +1,3 @@
-"""Checkers that work during a run: they check the controller's writes and the files of logs."""
+"""Checks of a run that need its state: the controller's writes, the files of logs, and resources that are not
+released.
+"""

@@ -1,5 +1,4 @@
-"""Checks the files of logs without the production code that writes them: batches, indexes, epochs, producers,
-transactions.
+"""Checks the files of logs: batches, indexes, leader epochs, producers and transactions.
 
 When a log is opened, its other files must agree with its batches. After a crash, the log is compared with its previous
 state: it must contain everything below the recovery point or, if only the process was killed, all batches.
@@ -29,7 +28,7 @@ SHOWN: Final = 3
 
 
 class StoredBatch(NamedTuple):
-    """A batch in a segment."""
+    """A batch in a segment, with its position in bytes and a digest of its content."""
 
     segment: Path
     position: int
@@ -38,7 +37,7 @@ class StoredBatch(NamedTuple):
 
 
 class LogFiles:
-    """The batches of a partition's directory."""
+    """The batches in a partition's directory, up to the first damaged one of each segment, and the damage."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -83,7 +82,9 @@ class LogFiles:
             self._completed.append(completed)
 
     def boundary_faults(self, known_from: float) -> Iterator[str]:
-        """Yield the segments after `known_from` that do not begin at the end offset of the previous segment."""
+        """Yield the segments with a base offset above `known_from` that do not begin at the end offset of the previous
+        segment.
+        """
         ends = {batch.segment: batch.header.next_offset for batch in self.batches}
         segments = sorted(self.directory.glob("*.log"))
         for before, after in pairwise(segments):
@@ -101,7 +102,7 @@ class LogFiles:
                 yield f"offset {after.base_offset} follows {before.last_offset}"
 
     def index_faults(self) -> Iterator[str]:
-        """Yield the index entries that point to no batch, or to the wrong one."""
+        """Yield the entries of offset and time indexes that point to no batch, or to the wrong one."""
         at = {(batch.segment.stem, batch.position): batch.header for batch in self.batches}
         for path in sorted(self.directory.glob("*.index")):
             for relative, position in _entries(path, INDEX_ENTRY):
@@ -150,14 +151,16 @@ class LogChecker:
         self._crashes: dict[str, Crash] = {}
 
     def on_crash(self, log: Log, *, power_lost: bool) -> None:
-        """Record the state of a log whose process has died, before its disk loses anything."""
+        """Record the state of a log whose process is about to die, before its disk loses anything. A log that is
+        closed, has failed, or whose segments are being replaced by compaction, is not recorded.
+        """
         if not (log.closed or log.failed or _is_swapping(log.dir)):
             crash = Crash(log.recovery_point, LogFiles(log.dir).batches, power_lost, log.config.compacted)
             self._crashes[str(log.dir)] = crash
 
     def on_power_lost(self, directory: Path) -> None:
-        """Check that everything below the recovery point is still there. A compacted log is not checked, because its
-        segments may be in files that recovery has to rename first.
+        """Check that everything below the recovery point is still in a log after the power loss. A compacted log is not
+        checked, because its segments may be in files that recovery has to rename first.
         """
         crash = self._crashes.get(str(directory))
         if crash is None or crash.compacted:
@@ -205,12 +208,14 @@ def _is_swapping(directory: Path) -> bool:
 
 
 def options_compacted(log: Log) -> bool:
-    """Return whether batches may be missing because the topic was compacted earlier."""
+    """Return whether the log's first segment begins after offset 0, for example because the topic was compacted
+    earlier: batches may then be missing.
+    """
     return bool(log.segments and log.segments[0].base_offset > 0)
 
 
 def _prefix_faults(crash: Crash, files: LogFiles, start: int) -> Iterator[str]:
-    """Yield an error if the log begins with other batches than before the crash.
+    """Yield an error if the log begins with other batches than before the crash or, after a kill, has other batches.
 
     Batches before `start`, the log start offset, are not compared. After a power loss, only those below the recovery
     point are compared, and none before the first segment at the time of the crash, because deleted segments may be

@@ -1,4 +1,5 @@
-"""The partition states that controllers write to ZooKeeper: epochs must only grow, and leaders must come from the ISR.
+"""The partition states that controllers write to the metadata store: epochs must not decrease, and leaders must come
+from the ISR, unless the topic allows unclean leader election.
 
 Every state is compared with the previous state of its partition when it is written. So a violation is reported at the
 moment of the write: a write by a former controller, for example, or an election that loses acknowledged records.
@@ -17,7 +18,7 @@ STATE: Final = re.compile(r"/brokers/topics/(?P<topic>[^/]+)/partitions/(?P<part
 
 
 class WrittenState(NamedTuple):
-    """A partition's state in ZooKeeper."""
+    """A partition's state in the metadata store, at `/brokers/topics/TOPIC/partitions/N/state`."""
 
     controller_epoch: int
     leader: int
@@ -26,7 +27,7 @@ class WrittenState(NamedTuple):
 
     @classmethod
     def parse(cls, value: bytes) -> WrittenState:
-        """Parse the content of a znode."""
+        """Parse the content of a partition state's znode."""
         state = json.loads(value)
         return cls(state["controller_epoch"], state["leader"], state["leader_epoch"], tuple(state["isr"]))
 
@@ -45,7 +46,7 @@ class PartitionStates:
         self.states: dict[tuple[str, int], WrittenState] = {}
         self.violations: list[str] = []
         self.unclean_elections: list[tuple[float, str]] = []
-        """The unclean leader elections: time and topic."""
+        """The unclean leader elections: virtual time in seconds, and topic."""
         self._allows_unclean = allows_unclean
         self._now = now
         self.on_state: Callable[[WrittenState | None, WrittenState], object] = lambda before, after: None
@@ -54,7 +55,9 @@ class PartitionStates:
         """The latest controller epoch."""
 
     def on_write(self, path: str, value: bytes | None) -> None:
-        """Check the write of a znode. `value` is None if it is deleted."""
+        """Check the write of a znode, and store it if it is a partition state. `value` is None if the znode is
+        deleted.
+        """
         if path == CONTROLLER_EPOCH and value is not None:
             self._controller_epoch = int(value)
         match = STATE.search(path)

@@ -8,7 +8,9 @@ from ottla.broker.server.broker_node import BrokerNode
 
 
 def segments_in_metadata(nodes: Iterable[BrokerNode]) -> dict[str, str]:
-    """Return the states of all segments by their ids, from the leaders of the partitions of `__remote_log_metadata`."""
+    """Return the names of the states of all segments by segment id, from the brokers in `nodes` that lead partitions of
+    `__remote_log_metadata`.
+    """
     states: dict[str, str] = {}
     for node in nodes:
         remote_log = node.context.remote_log

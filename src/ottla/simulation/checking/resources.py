@@ -28,11 +28,13 @@ FILES_PER_LOG: Final = WARM_SEGMENTS + 2
 OTHER_FILES: Final = 16
 SHOWN: Final = 3
 OF_BROKERS: Final = ("FetchFollower",)
-"""Names of requests of other brokers, which wait even without clients."""
+"""Names of requests of other brokers in the statistics, which wait even without clients."""
 
 
 def leaked(cluster: SimulatedCluster) -> list[str]:
-    """Return the resources that brokers have not released."""
+    """Return descriptions of the resources that brokers have not released. Brokers that do not serve clients are not
+    checked.
+    """
     leaks = [f"{broker.name} {text}" for broker in cluster.brokers for text in _leaks(cluster, broker)]
     sessions, alive = cluster.world.metadata.session_count, sum(broker.is_alive for broker in cluster.brokers)
     if sessions > alive:

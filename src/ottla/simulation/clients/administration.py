@@ -1,8 +1,8 @@
-"""Workloads that change topics while records are written to them: reassignment, recreation, config changes, deletion of
-records, compaction.
+"""Workloads that change topics while records are written to them, for example by reassignment, recreation, config
+changes, deletion of records, or leader elections.
 
-Each `TopicWorkload` has a separate topic, to which one producer writes numbered records. At the end it compares the
-records in the log with those that were acknowledged.
+Each `TopicWorkload` has a separate topic, to which one producer writes numbered records. At the end, it usually
+compares the records in the log with those that were acknowledged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ FLIP_SECONDS: Final = 0.3
 
 
 class TopicWorkload(Workload):
-    """Writes to a topic, changes it, and checks it at the end. The topic has one partition."""
+    """Writes to a topic, changes it until the faults have ended, and checks it at the end. The topic has one
+    partition.
+    """
 
     TOPIC: ClassVar[str]
     REPLICAS: ClassVar[int] = 3
@@ -69,7 +71,7 @@ class TopicWorkload(Workload):
         return aio.KafkaProducer(clock=CLOCK, **self.options, acks="all", delivery_timeout_ms=30_000)
 
     async def create(self) -> None:
-        """Create the topic, unless an earlier attempt whose response was lost has created it."""
+        """Create the topic, with retries, unless an earlier attempt whose response was lost has created it."""
         while True:
             try:
                 await self.admin.create_topics([NewTopic(self.TOPIC, 1, self.REPLICAS, None, self.CONFIGS)])
@@ -83,7 +85,7 @@ class TopicWorkload(Workload):
         return None
 
     async def write(self, producer: aio.KafkaProducer) -> None:
-        """Write some records, and wait for them."""
+        """Write up to MAX_RECORDS records, and wait for their results."""
         futures = {}
         for _ in range(self.rng.randint(1, MAX_RECORDS)):
             number, self.next = self.next, self.next + 1
@@ -98,15 +100,15 @@ class TopicWorkload(Workload):
                 self.world.note(self.name, f"{number} failed: {error}")
 
     async def change(self) -> None:
-        """Change the topic."""
+        """Change the topic once. Raises KafkaError if that fails, which is no violation."""
         raise NotImplementedError
 
     async def check(self) -> Sequence[str]:
-        """Return the violations at the end of the run."""
+        """Return the violations at the end of the run: acknowledged records that are not in the log."""
         return self.lost(await self.read())
 
     def lost(self, records: dict[int, int], start: int = 0) -> list[str]:
-        """Return descriptions of the acknowledged records at `start` and later that are not at their offsets in
+        """Return descriptions of the acknowledged records at offset `start` and above that are not at their offsets in
         `records`.
         """
         return [
@@ -116,7 +118,7 @@ class TopicWorkload(Workload):
         ]
 
     async def read(self) -> dict[int, int]:
-        """Return the numbers of the records in the log, by offset."""
+        """Return the numbers of all records in the log, by offset."""
         records: dict[int, int] = {}
         async with aio.KafkaConsumer(**self.options, auto_offset_reset="earliest", group_id=None) as consumer:
             consumer.assign([self.tp])
@@ -137,7 +139,9 @@ class TopicWorkload(Workload):
 
 
 class ReassignedTopic(TopicWorkload):
-    """A topic with two replicas, which are reassigned to other brokers; its preferred leader is elected."""
+    """A topic with two replicas, which are reassigned to other brokers. At times the reassignment is cancelled, or the
+    preferred leader elected.
+    """
 
     TOPIC = "reassigned"
     REPLICAS = 2
@@ -171,7 +175,6 @@ class RecreatedTopic(TopicWorkload):
     """A topic that is deleted and created again: the new topic must have none of the old records."""
 
     TOPIC = "recreated"
-    exists = True
 
     async def change(self) -> None:
         if self.rng.random() < 0.5:
@@ -188,7 +191,7 @@ class RecreatedTopic(TopicWorkload):
             self.history.violations.append(f"{self.TOPIC} has records of the topic that was deleted before")
 
     async def create(self) -> None:
-        """Create the topic. The old one still exists while it is being deleted, so this is retried."""
+        """Create the topic, with retries: the old one still exists while it is being deleted."""
         while True:
             try:
                 await self.admin.create_topics([NewTopic(self.TOPIC, 1, self.REPLICAS)], wait_for_metadata=True)
@@ -247,7 +250,7 @@ class ConfiguredTopic(TopicWorkload):
 
 
 class ShortenedTopic(TopicWorkload):
-    """A topic whose records are deleted, by DeleteRecords and by retention.bytes."""
+    """A topic whose records are deleted, by DeleteRecords and because of retention.bytes."""
 
     TOPIC = "shortened"
     CONFIGS: ClassVar[dict[str, str | None]] = {"segment.bytes": "1024", "retention.bytes": "8192"}
@@ -274,7 +277,7 @@ class ShortenedTopic(TopicWorkload):
 
 
 class CompactedTopic(TopicWorkload):
-    """A compacted topic: the last record of each key stays."""
+    """A compacted topic: the last acknowledged record of each key, or a later one, stays."""
 
     TOPIC = "compacted"
     CONFIGS: ClassVar[dict[str, str | None]] = {
@@ -316,7 +319,7 @@ class MovedLogs(TopicWorkload):
 
 
 class UncleanTopic(TopicWorkload):
-    """A topic whose out-of-sync replica may become the leader if no other replica is alive.
+    """A topic whose out-of-sync replica may become the leader if no in-sync replica is alive.
 
     An acknowledged record may be lost, but only if such an election took place afterwards, if the earlier leader had
     not been notified of it, or if a replica has lost power, which may have been the only one in sync. The remaining
@@ -333,7 +336,9 @@ class UncleanTopic(TopicWorkload):
     def __init__(self, cluster: SimulatedCluster, history: History) -> None:
         super().__init__(cluster, history)
         self.written_at: dict[int, float] = {}
-        """The times at which the writes of records began; minus infinity while there was more than one leader."""
+        """The virtual times at which the writes of records began, by record number; minus infinity while there was more
+        than one leader.
+        """
 
     async def write(self, producer: aio.KafkaProducer) -> None:
         first, began = self.next, -math.inf if self._leaders() > 1 else self.now()
@@ -403,4 +408,4 @@ TOPIC_WORKLOADS: Final[tuple[type[TopicWorkload], ...]] = (
     MovedLogs,
     UncleanTopic,
 )
-"""All kinds of topic workloads."""
+"""All subclasses of TopicWorkload."""

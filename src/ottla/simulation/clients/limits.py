@@ -1,4 +1,4 @@
-"""A workload that changes ACLs and quotas: at the end, all brokers must have those in ZooKeeper."""
+"""A workload that changes ACLs and quotas: at the end, all brokers must have the same ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ CONFIGS: Final[Mapping[str, Any]] = {
 
 
 class LimitedClients(Workload):
-    """Changes the ACLs of users and the quotas of clients; none of these users and clients exists."""
+    """Changes the ACLs of users and the quotas of clients, until the faults have ended. No client of the run has these
+    users and client ids.
+    """
 
     def __init__(self, cluster: SimulatedCluster, history: History) -> None:
         super().__init__(cluster.world, LIMITED, cluster.bootstrap_servers, history)

@@ -34,7 +34,7 @@ INIT_VERSION: Final = 4
 ADD_PARTITIONS_VERSION: Final = 3
 END_VERSION: Final = 3
 PRODUCE_VERSION: Final = 9
-"""The last Produce version that has topic names and requires AddPartitionsToTxn before transactional batches."""
+"""A Produce version that has topic names and requires AddPartitionsToTxn before transactional batches."""
 GROUP, TRANSACTION = 0, 1
 """The key types of FindCoordinator."""
 
@@ -54,11 +54,11 @@ class ProducerId(NamedTuple):
 
 
 class RawClient:
-    """Connections to all brokers. Broker ids are positions in `bootstrap_servers`."""
+    """Sends requests over one connection per broker. Broker ids are positions in `bootstrap_servers`."""
 
     def __init__(self, client_id: str, bootstrap_servers: str, secret: bytes | None = None) -> None:
-        """Create connections. `secret` is the secret of the cluster, with which the client proves that it is one of its
-        brokers; None for an ordinary client.
+        """Create a client, which connects to a broker when it is needed. `secret` is the secret of the cluster, with
+        which the client proves that it is one of its brokers; None for an ordinary client.
         """
         self._client_id = client_id
         self._addresses = [address.split(":") for address in bootstrap_servers.split(",")]
@@ -68,12 +68,12 @@ class RawClient:
         self._next = 0
 
     async def send(self, broker: int, request: Request[R], version: int, timeout: float = TIMEOUT_SECONDS) -> R:
-        """Send a request. Raises KafkaError if there is no response."""
+        """Send a request, and return the response. Raises KafkaError if there is none within `timeout` seconds."""
         channel = await self.connect(broker)
         return await channel.send(request, version, timeout)
 
     async def connect(self, broker: int) -> Channel:
-        """Return the connection to a broker."""
+        """Return the open connection to a broker, or open one. Raises KafkaError if that fails."""
         async with self._connecting:
             channel = self._channels.get(broker)
             if channel is None or not channel.is_open:
@@ -108,14 +108,14 @@ class RawClient:
         raise errors.LeaderNotAvailableError
 
     async def coordinator(self, key: str, kind: int) -> int:
-        """Return the broker that coordinates a group or transactional id."""
+        """Return the id of the broker that coordinates a group or transactional id. `kind` is GROUP or TRANSACTION."""
         request = FindCoordinatorRequest(key=key, key_type=kind)
         response = await self.send(self.any_broker(), request, COORDINATOR_VERSION)
         raise_for(response.error_code)
         return response.node_id
 
     async def init_producer(self, transactional_id: str | None = None) -> ProducerId:
-        """Return a new producer id, or that of a transactional id with the next epoch."""
+        """Return a new producer id, or that of a transactional id with the next epoch. Raises KafkaError."""
         broker = self.any_broker()
         if transactional_id is not None:
             broker = await self.coordinator(transactional_id, TRANSACTION)
@@ -139,7 +139,7 @@ class RawClient:
         return response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
 
     async def end_transaction(self, transactional_id: str, producer: ProducerId, *, commit: bool = True) -> int:
-        """Commit or abort a transaction, and return the error code."""
+        """Commit a transaction, or abort it if `commit` is False, and return the error code."""
         request = EndTxnRequest(
             transactional_id=transactional_id, producer_id=producer.id, producer_epoch=producer.epoch, committed=commit
         )
@@ -149,14 +149,14 @@ class RawClient:
     async def produce(
         self, broker: int, topic: str, partition: int, batch: memoryview, transactional_id: str | None = None
     ) -> PartitionProduceResponse:
-        """Send one batch with acks=all."""
+        """Send one batch to a broker with acks=all, and return the response for its partition."""
         return await send_batch(await self.connect(broker), topic, partition, batch, transactional_id)
 
 
 async def send_batch(
     channel: Channel, topic: str, partition: int, batch: memoryview, transactional_id: str | None = None
 ) -> PartitionProduceResponse:
-    """Send one batch with acks=all."""
+    """Send one batch over a connection with acks=all, and return the response for its partition."""
     data = PartitionProduceData(index=partition, records=batch)
     topics = [TopicProduceData(name=topic, partition_data=[data])]
     request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5000, topic_data=topics)
@@ -173,7 +173,7 @@ def raise_for(code: int) -> None:
 def batch_of(
     values: Sequence[bytes], producer: ProducerId, sequence: int, now_ms: int, *, transactional: bool = False
 ) -> memoryview:
-    """Return a batch of an idempotent producer."""
+    """Return a batch of an idempotent or transactional producer, with `now_ms` as the timestamp of its records."""
     builder = BatchBuilder(bytearray(sum(record_size_upper_bound(0, len(value)) for value in values)))
     for value in values:
         builder.append(now_ms, None, value)

@@ -45,11 +45,11 @@ class ScriptedBatch:
     sequence: int
     deadline: float
     offset: int = -1
-    """The offset in the batch's acknowledgement; -1 before it arrives."""
+    """The offset in the batch's acknowledgement; -1 before it arrives, or if it says that the batch is a duplicate."""
 
 
 class ScriptedProducer(Workload):
-    """Writes numbered records to one partition."""
+    """Writes numbered records to one partition of ORDERED, with the rules of JAVA or LIBRDKAFKA."""
 
     def __init__(self, world: World, rules: str, partition: int, bootstrap_servers: str, history: History) -> None:
         super().__init__(world, f"{rules}-{partition}", bootstrap_servers, history)
@@ -92,7 +92,7 @@ class ScriptedProducer(Workload):
         self._renumber()
 
     def _renumber(self) -> None:
-        """Renumber the batches without a result from zero."""
+        """Renumber the batches without a result from zero, with the current producer id and epoch."""
         self._next_sequence = 0
         self._acked.clear()
         for batch in self._outstanding:
@@ -100,7 +100,7 @@ class ScriptedProducer(Workload):
             self._next_sequence += len(batch.records)
 
     async def _deliver(self) -> None:
-        """Send until every batch has a result."""
+        """Send the batches in order, with retries, until each has a result or its deadline has passed."""
         while self._outstanding:
             try:
                 channel = (
@@ -151,7 +151,7 @@ class ScriptedProducer(Workload):
                 await self._new_producer_id()
 
     def _check_held_back(self, results: list[tuple[ScriptedBatch, PartitionProduceResponse | BaseException]]) -> None:
-        """Check that no batch fails as out of order because an earlier one has to be retried.
+        """Add a violation if a batch fails as out of order because an earlier one has to be retried.
 
         In this case librdkafka would renumber all of them from zero, including those that are in the log despite an
         error response.
@@ -175,7 +175,8 @@ class ScriptedProducer(Workload):
     def _on_sequence_error(self, batch: ScriptedBatch, *, is_first: bool) -> bool:
         """Handle a sequence error. Return whether the batches have to be renumbered from zero.
 
-        With librdkafka's rules, an error of the oldest batch also ends the producer.
+        With librdkafka's rules, an error of the oldest batch is also recorded as the end of the producer, which is a
+        violation.
         """
         if self._rules == JAVA:
             return is_first
@@ -192,7 +193,7 @@ class ScriptedProducer(Workload):
             await self._new_producer_id()
 
     async def _repeat(self) -> None:
-        """Send one of the last five batches again. The broker must recognize it as a duplicate."""
+        """Send one of the last five acknowledged batches again. The broker must recognize it as a duplicate."""
         if not self._acked:
             return
         batch = self.rng.choice(self._acked)

@@ -1,4 +1,4 @@
-"""Transactions with separate transactional ids, whose producers never return.
+"""Transactions that each have a separate transactional id, so that their producers do not continue.
 
 A producer that continues completes its previous transaction when it begins the next one. Here only the coordinator can
 do so: it has to write the markers of decided transactions despite failures, and to abort the transactions of producers
@@ -24,7 +24,7 @@ ENDS: Final = (True, True, False, None)
 
 
 class SingleTransactions(Workload):
-    """Writes one record to each partition in every transaction."""
+    """Runs transactions, each of which writes one record to each partition of TRANSFERS."""
 
     def __init__(self, world: World, bootstrap_servers: str, history: History) -> None:
         super().__init__(world, "single", bootstrap_servers, history)
@@ -60,7 +60,7 @@ class SingleTransactions(Workload):
         raise_for((await self._client.produce(leader.broker, TRANSFERS, half.side, batch, name)).error_code)
 
     async def _end(self, name: str, producer: ProducerId, attempt: Attempt, *, commit: bool) -> None:
-        """End a transaction, with the retries of a client."""
+        """Commit or abort a transaction, with up to ATTEMPTS attempts, and store the outcome in `attempt`."""
         for _ in range(ATTEMPTS):
             attempt.outcome = Outcome.UNKNOWN if commit else Outcome.ABORTED
             try:

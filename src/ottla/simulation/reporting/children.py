@@ -32,7 +32,9 @@ class Child(NamedTuple):
     """The signal with which the child is ended. After SIGUSR1, `faulthandler` prints its stack."""
 
     def outcome(self, content: bytes) -> RunOutcome:
-        """Wait for the end of the child. Return the outcome that it has written; a violation if there is none."""
+        """Wait for the end of the child. Return the outcome that it has written, which is in `content`. If there is
+        none, or a signal has ended the child, remove its directories and return an outcome with a violation.
+        """
         _, status = os.waitpid(self.pid, 0)
         if content and not status:
             outcome: RunOutcome = pickle.loads(content)  # written by our own child
@@ -43,7 +45,9 @@ class Child(NamedTuple):
 
 
 def in_children(plans: Iterator[Plan], jobs: int, prepare: Callable[[], object] = lambda: None) -> Iterator[RunOutcome]:
-    """Run each plan in a child process, which inherits the codecs compiled here. The child calls `prepare` first."""
+    """Run each plan in a child process, up to `jobs` at a time, and yield the outcomes in the order in which the runs
+    end. A child inherits the codecs compiled here, and calls `prepare` first.
+    """
     return (outcome for _, outcome in with_plans(plans, jobs, prepare))
 
 
@@ -53,9 +57,9 @@ def with_plans(
     prepare: Callable[[], object] = lambda: None,
     max_seconds: float = MAX_SECONDS,
 ) -> Iterator[tuple[Plan, RunOutcome]]:
-    """Run each plan in a child process, as `in_children` does, and yield it with its outcome. If the caller stops
-    early, the remaining runs are ended. Runs that take longer than `max_seconds` are ended as well: they print their
-    stack, and count as broken.
+    """Run each plan in a child process, as `in_children` does, and yield it with its outcome. If the caller closes the
+    generator, the remaining runs are killed. Runs that take longer than `max_seconds` are ended as well: they print
+    their stack, and count as broken.
     """
     selector = selectors.DefaultSelector()
     try:
@@ -87,7 +91,9 @@ def _keys(selector: selectors.BaseSelector) -> list[selectors.SelectorKey]:
 
 
 def _end_late(selector: selectors.BaseSelector) -> None:
-    """Make children that take too long print their stack and end; kill them if they do not."""
+    """Make children that take too long print their stack and end. Kill them if they have not ended GRACE_SECONDS
+    later.
+    """
     now = time.monotonic()
     for key in _keys(selector):
         child: Child = key.data

@@ -14,7 +14,7 @@ from ottla.simulation.reporting.recorder import possible
 from ottla.simulation.runner import Plan
 
 MUTATED_SHARE: Final = 0.5
-"""The share of plans that are derived from earlier ones, once there are some."""
+"""The share of plans that are derived from earlier ones, once a run has covered something new."""
 MAX_PLANS: Final = 200
 """Maximum number of earlier plans to derive new ones from."""
 
@@ -27,7 +27,7 @@ class CoveringPlan(NamedTuple):
 
 
 class Coverage:
-    """The items that runs have covered, and the plans that were the first to cover one."""
+    """The items that runs have covered, and the last MAX_PLANS plans that were the first to cover an item."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Create an empty coverage. `path` is the coverage file; if it exists, its counts are continued."""
@@ -49,13 +49,17 @@ class Coverage:
         return sorted(possible() - self.met.keys())
 
     def write(self) -> None:
-        """Write the file: how many runs have covered each item, and the items that no run has covered."""
+        """Write the coverage file, if there is one: how many runs have covered each item, and the items that none
+        has.
+        """
         if self._path is not None:
             content = {"met": dict(sorted(self.met.items())), "never met": self.never_met()}
             self._path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     def next_plan(self, fresh: Plan) -> Plan:
-        """Return the fresh plan, or a variant of an earlier plan whose run covered something new."""
+        """Return the fresh plan, or a variant of an earlier plan whose run covered something new, with the seed of the
+        fresh plan as its variation.
+        """
         rng = random.Random(f"{fresh.seed} mutation")
         if not self._plans or rng.random() >= MUTATED_SHARE:
             return fresh
@@ -64,7 +68,7 @@ class Coverage:
 
 
 def mutated(faults: tuple[Fault, ...], rng: random.Random) -> tuple[Fault, ...]:
-    """Return these faults with one of them moved, changed in kind or length, or left out.
+    """Return these faults with one of them moved, changed in kind or length, or left out, or unchanged.
 
     Faults that may lose acknowledged records are not changed, nor is the quiet time around them, which the promises
     require.

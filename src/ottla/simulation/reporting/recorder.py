@@ -1,5 +1,5 @@
-"""Records the coverage items of a run: transitions of groups, transactions and replicas, error codes, and pairs of
-faults.
+"""Records the coverage items of a run: transitions of groups, transactions and replicas, changes of partitions, error
+codes, and pairs of faults.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CHANGES: Final = (
 
 TRANSITIONS: Final = (classic_group.ClassicGroup.transition_to, transaction.Transaction.transition_to)
 STATS_INIT: Final = ApiStats.__init__
-"""The original method, which each recorder wraps."""
+"""The original method of ApiStats, which each recorder wraps."""
 
 
 def _step(kind: str, before: object, after: object) -> str:
@@ -40,7 +40,8 @@ def _steps(kind: str, table: dict[Any, frozenset[Any]]) -> Iterator[str]:
 
 
 def possible() -> set[str]:
-    """Return all coverage items: state transitions, changes of partitions, pairs of faults, and errors.
+    """Return the coverage items that are known before any run: state transitions, changes of partitions, pairs of
+    faults, and errors.
 
     Which errors an API may return is not declared, so each error counts once for all APIs.
     """
@@ -63,7 +64,7 @@ class Recorder:
         self._last: dict[tuple[object, ...], object] = {}
 
     def install(self) -> None:
-        """Start recording."""
+        """Start recording: wrap the methods that change classic groups and transactions, and that create ApiStats."""
         items, stats = self.items, self._stats
         change_group, change_transaction = TRANSITIONS
         init = STATS_INIT
@@ -85,7 +86,9 @@ class Recorder:
         setattr(ApiStats, "__init__", made)  # noqa: B010
 
     def observe(self, broker: SimulatedBroker, context: BrokerContext, partitions: Iterable[Partition]) -> None:
-        """Compare the groups and some replicas of a broker with their states at the previous call."""
+        """Compare the consumer and share groups of a broker, and its replicas of `partitions`, with their states at the
+        previous call, and record the changes.
+        """
         for group in context.groups.groups.by_id.values():
             kind = {ConsumerGroup: "consumer group", ShareGroup: "share group"}.get(type(group))
             if kind is not None:
@@ -101,12 +104,12 @@ class Recorder:
             self.items.add(_step(kind, before, state))
 
     def on_state(self, before: WrittenState | None, after: WrittenState) -> None:
-        """Record the change of a partition's state."""
+        """Record the changes from one written state of a partition to the next. `before` is None for the first one."""
         if before is not None:
             self.items.update(f"partition: {change}" for change in _changes(before, after))
 
     def result(self, faults: Iterable[Fault]) -> frozenset[str]:
-        """Return the items that were met, with error codes by API and pairs of overlapping faults."""
+        """Return the items that were met, among them errors, in all and by API, and pairs of overlapping faults."""
         answered = {(stats.name, code) for stats in self._stats for code in stats.errors if code}
         names = {(api, errors.for_code(code).__name__) for api, code in answered}
         self.items |= {f"error: {name}" for _, name in names} | {f"answer: {api} {name}" for api, name in names}

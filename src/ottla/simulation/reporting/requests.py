@@ -1,7 +1,7 @@
-"""Requests and responses in the timeline, with their senders and receivers.
+"""Requests and responses in the timeline, with the brokers that handle them and the client ids.
 
-Both are written as lines, one per partition. Frequent messages are left out: metadata, connections, heartbeats, and
-fetches without records.
+Both are written as lines, one per partition. Frequent messages are left out, such as those for metadata, connections
+and heartbeats, and fetches without records or errors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OMITTED_FIELDS: Final = frozenset({
     "throttle_time_ms", "error_message", "configs", "live_leaders", "node_endpoints", "topic_id", "session_epoch",
     "aborted_transactions", "max_bytes", "forgotten_topics_data", "partition_max_bytes", "timeout_ms",
 })  # fmt: skip
-"""Fields that do not help to explain a failure."""
+"""Fields that are not written, because they do not help to explain a failure."""
 NO_TOPIC: Final = UUID(int=0)
 TOPIC: Final = ("topic", "name", "topic_name")
 PARTITION: Final = ("partition_index", "index", "partition")
@@ -34,7 +34,9 @@ MAX_CHARACTERS: Final = 400
 
 
 def record_requests(timeline: Timeline) -> None:
-    """Make all brokers write the requests that they handle to the timeline, for the rest of this process."""
+    """Make all brokers write the requests that they handle, and their responses, to the timeline, for the rest of this
+    process.
+    """
     handle, finish = dispatch.Dispatch._handle, dispatch._finish
     names: dict[UUID, str] = {}
 
@@ -64,8 +66,8 @@ def _note(timeline: Timeline, header: Any, what: str, lines: Iterator[str]) -> N
 
 
 def flat(message: Struct, names: Mapping[UUID, str]) -> Iterator[str]:
-    """Yield a line for each innermost item of a message, with the fields of the enclosing items. The partition comes
-    first. `names` are topic names by topic id.
+    """Yield a line for each innermost item of a message, such as a partition, with the fields of the enclosing items.
+    Each line begins with the topic and partition, if the item has them. `names` are topic names by topic id.
     """
     for topic, partition, parts in _flat(message, names, "", ""):
         yield " ".join(part for part in (f"{topic}-{partition}" if partition else topic, *parts) if part)
@@ -115,7 +117,7 @@ def _scalars(values: dict[str, Any]) -> Iterator[str]:
 
 
 def _batches(records: Any) -> str:
-    """Describe batches by their offsets, leader epochs, producers and sequences."""
+    """Return descriptions of the complete batches in `records`, as those of `batch_text`, separated by commas."""
     data = bytes(records.read() if hasattr(records, "read") else records)
     texts, position = [], 0
     while position + LOG_OVERHEAD < len(data):
@@ -128,7 +130,7 @@ def _batches(records: Any) -> str:
 
 
 def batch_text(header: BatchHeader) -> str:
-    """Describe a batch in a few words."""
+    """Return the offsets and leader epoch of a batch as text, with its producer and sequence if it has a producer."""
     text = f"offsets {header.base_offset}-{header.last_offset} epoch {header.leader_epoch}"
     if header.producer_id >= 0:
         text += f" producer {header.producer_id}/{header.producer_epoch} sequence {header.base_sequence}"

@@ -1,7 +1,7 @@
 """Shrinking: find a plan with few faults and clients, and a short time, that still breaks the same promise.
 
-Each candidate is the best plan so far without some part. This changes the order of all later events, so a candidate
-that does not break the promise is also tried with other variations of the same seed.
+Each candidate is the best plan so far without some part. This changes the order of all later events, so candidates
+without some faults or clients are also tried with other variations of the same seed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Shrunk(NamedTuple):
 
 
 def explicit(plan: Plan, outcome: RunOutcome) -> Plan:
-    """Return the same plan with its faults and the duration of its load as explicit parameters."""
+    """Return the plan of a run with its faults, and the time until the last one ends, as explicit parameters."""
     ends = max((fault.at + fault.seconds for fault in outcome.faults), default=0.0)
     return plan._replace(faults=tuple(outcome.faults), lasts=ends)
 
@@ -49,7 +49,9 @@ class Shrinker:
         self._progress = progress
 
     def shrink(self) -> Shrunk:
-        """Shrink until nothing more can be left out, or until the deadline."""
+        """Shrink until nothing more can be left out, or until the deadline. Return the smallest plan and its
+        outcome.
+        """
         self._try([self.best.plan._replace(stops_early=True)], variations=1)
         self._cut_after_the_violation()
         self._report_progress()
@@ -64,7 +66,9 @@ class Shrinker:
         return time.monotonic() > self._deadline
 
     def _try(self, candidates: Sequence[Plan], variations: int = VARIATIONS) -> bool:
-        """Adopt the first candidate that breaks the promise, in one of its variations; return whether there is one."""
+        """Adopt the first candidate whose run breaks the promise, in one of its variations. Return whether there is
+        one; False after the deadline.
+        """
         own = self.best.plan.variation
         plans = [plan._replace(variation=own + n) for n in range(variations) for plan in candidates]
         if self._is_over:
@@ -84,7 +88,7 @@ class Shrinker:
         )
 
     def _cut_after_the_violation(self) -> None:
-        """Leave out the faults that had not begun when the promise was broken."""
+        """Leave out the faults that had not begun, and the load that was left, when the promise was broken."""
         plan, outcome = self.best
         if plan.stops_early:
             broken_at = outcome.virtual_seconds - outcome.began
@@ -117,7 +121,7 @@ class Shrinker:
         return len(items()) < before
 
     def _shorter(self) -> bool:
-        """Shorten the load, the waits before faults, and the faults."""
+        """Halve the duration of the load, or the time before the first fault. Return whether one of them succeeds."""
         plan = self.best.plan
         faults = plan.faults or ()
         first = min((fault.at for fault in faults), default=plan.lasts)
@@ -128,7 +132,7 @@ class Shrinker:
         return bool(candidates) and self._try(candidates, variations=1)
 
     def _round_times(self) -> None:
-        """Round all times, so that they can be read."""
+        """Round all times to DECIMALS places, so that they can be read, if the plan then still breaks the promise."""
         plan = self.best.plan
         faults = tuple(
             fault._replace(at=round(fault.at, DECIMALS), seconds=round(fault.seconds, DECIMALS))
@@ -141,8 +145,8 @@ class Shrinker:
 def shrunk(
     plan: Plan, outcome: RunOutcome, run_all: RunAll, seconds: float, progress: Callable[[str], object]
 ) -> Shrunk:
-    """Shrink a plan whose run has broken a promise, for `seconds` at most. Return the plan with its last run, which has
-    recorded its requests.
+    """Shrink a plan whose run has broken a promise, and begin no further step after `seconds` except rounding. Return
+    the plan with the outcome of one more run, which has recorded its requests.
 
     The plan is returned unchanged if it does not break the promise with its faults as explicit parameters, which would
     be a bug in this module.
@@ -159,7 +163,9 @@ def shrunk(
 
 
 def report(shrunk_run: Shrunk) -> list[str]:
-    """Return the lines to print: clients, faults, violations, story, logs, and the command that repeats the run."""
+    """Return the lines to print about a shrunk run: clients, faults, violations, story, logs, and the command that
+    repeats the run.
+    """
     plan, outcome = shrunk_run
     clients = [name for name in outcome.clients if name not in plan.without]
     lines = [f"clients: {', '.join(clients) or 'none'}"]

@@ -36,7 +36,7 @@ TOPICS: Final = frozenset({
 
 
 def partitions_of(violations: Sequence[str]) -> list[tuple[str, int]]:
-    """Return the partitions that violations name."""
+    """Return the partitions of the topics in TOPICS that violations name, sorted."""
     named = {
         (match[1] or ORDERED, int(match[2]))
         for text in violations
@@ -53,7 +53,7 @@ def clients_of(violations: Sequence[str]) -> list[str]:
 
 
 def story(timeline: Sequence[str], violations: Sequence[str]) -> list[str]:
-    """Return the lines of the timeline that concern the violations, up to the first violation."""
+    """Return the last MAX_LINES of the timeline's lines that concern the violations, up to the first violation."""
     places, clients = partitions_of(violations), clients_of(violations)
     end = next((n + 1 for n, line in enumerate(timeline) if "VIOLATION" in line), len(timeline))
     lines = [line for line in timeline[:end] if _concerns(line, places, clients)]

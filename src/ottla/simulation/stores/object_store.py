@@ -16,13 +16,13 @@ FAILURES: Final = 0.03
 
 
 class ObjectStore:
-    """The objects, by name."""
+    """The objects by name, and the failures of requests."""
 
     def __init__(self, rng: random.Random) -> None:
         self.objects: dict[str, bytes] = {}
         self.is_down = False
         self.is_reliable = False
-        """Whether requests no longer fail, because the run is being checked."""
+        """Whether requests no longer fail at random, because the run is being checked."""
         self.requests = 0
         self._rng = rng
 
@@ -38,7 +38,9 @@ class ObjectStore:
 
 
 class SimulatedStorage:
-    """One broker's access to the store. Implements RemoteStorage."""
+    """One broker's access to the store. Implements RemoteStorage. A deletion that fails may have deleted two
+    objects.
+    """
 
     store: ObjectStore
 

@@ -2,7 +2,7 @@
 on request.
 
 All brokers share the file, as those of a node (`ottla broker --brokers N`) do. Their sessions end with their processes,
-through simulated pipes (`pipes`). A transaction may fail after it was applied; a host that is cut off from
+through simulated pipes (`pipes`). A transaction may fail before or after it is applied; a host that is cut off from
 ZooKeeper's address finds the file locked.
 """
 
@@ -35,14 +35,14 @@ FAILED_READ_SHARE: Final = 0.02
 
 
 class StoredNode(NamedTuple):
-    """A znode."""
+    """A znode as the file contains it: its value and version."""
 
     value: bytes
     version: int
 
 
 class MetadataFile:
-    """The file, which is created by the first broker."""
+    """The file, which the first broker creates, and its failures."""
 
     def __init__(self, directory: Path, network: Network, pipes: Pipes, rng: random.Random) -> None:
         self.path = directory / FILE_NAME
@@ -85,19 +85,23 @@ class MetadataFile:
             self._tree.close()
 
     def before_read(self, process: Process | None) -> None:
-        """Raise an error if a read of a process is to fail."""
+        """Raise OperationalError if the seed lets a read of a process fail, which happens only while responses are
+        lost.
+        """
         if process is not None and self.lost_responses and self._rng.random() < FAILED_READ_SHARE:
             raise sqlite3.OperationalError("disk I/O error (simulated)")
 
     def before_write(self, process: Process | None) -> None:
-        """Raise an error if the file is locked for a process."""
+        """Raise OperationalError (SQLITE_BUSY) if the host of a process is cut off from ZooKeeper's address."""
         if process is not None and self._network.is_cut(process.host, HOST):
             error = sqlite3.OperationalError("database is locked (simulated)")
             error.sqlite_errorcode = sqlite3.SQLITE_BUSY
             raise error
 
     def commit(self, database: sqlite3.Connection, process: Process | None, writes: list[tuple[str, Any]]) -> None:
-        """Commit a transaction, or fail before or after it."""
+        """Commit a transaction, and report `writes` to `on_change` and `on_write`. If the seed lets it fail, raise
+        OperationalError before or after the commit.
+        """
         fails = process is not None and self._rng.random() < self.lost_responses
         error = sqlite3.OperationalError("disk I/O error (simulated)")
         if fails and self._rng.random() < 0.5:
@@ -127,7 +131,7 @@ class SqliteModule(types.ModuleType):
 
 
 class SimulatedConnection:
-    """A connection, which is closed when its process dies."""
+    """A connection to the file, which is closed when its process dies."""
 
     def __init__(self, database: sqlite3.Connection, file: MetadataFile) -> None:
         self._database = database

@@ -1,9 +1,8 @@
 """ZooKeeper in memory: one tree of znodes, sessions that expire, and a replacement for kazoo's client that simulates
 the network.
 
-The production store (`ZooKeeperMetadataStore`) runs over this client. A write may be applied although its response is
-lost; a watch may fire late; a client that is cut off loses its session when the service expires it, and is notified
-later.
+The production store (`ZooKeeperMetadataStore`) uses this client. A write may be applied although its response is lost;
+a watch may fire late; a client that is cut off loses its session when the service expires it, and is notified later.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Watch = Callable[[Any], None]
 
 @dataclass
 class Node:
-    """A znode."""
+    """A znode: its value, the transaction ids of its creation and last change, its version, owner and children."""
 
     value: bytes
     created: int
@@ -44,7 +43,7 @@ class Node:
 
 
 class Stat(NamedTuple):
-    """The data about a znode."""
+    """The version, transaction ids and owner of a znode, in kazoo's names."""
 
     version: int
     czxid: int
@@ -54,7 +53,7 @@ class Stat(NamedTuple):
 
 @dataclass
 class Session:
-    """A session, as the service stores it."""
+    """A session, as the service stores it. Times are in seconds."""
 
     id: int
     password: bytes
@@ -68,14 +67,14 @@ class Session:
 
 
 class Event(NamedTuple):
-    """The argument of a watch."""
+    """The event with which a watch is called, in kazoo's form."""
 
     type: str
     path: str
 
 
 class ZooKeeper:
-    """The service."""
+    """The ZooKeeper service of a simulation: a single server that does not fail."""
 
     def __init__(self, loop: SimulatedLoop, network: Network, rng: random.Random) -> None:
         self.loop = loop
@@ -107,7 +106,7 @@ class ZooKeeper:
         return session
 
     def end_session(self, session: Session) -> None:
-        """Delete the session and its ephemeral znodes."""
+        """Delete the session and its ephemeral znodes, and fire the watches; do nothing if it has ended already."""
         if self.sessions.pop(session.id, None) is None:
             return
         self._note(f"session 0x{session.id:x} ended")
@@ -116,7 +115,9 @@ class ZooKeeper:
                 self._fire(self._delete(path))
 
     def _tick(self) -> None:
-        """Update the last contact of connected clients, and expire sessions whose clients have been away too long."""
+        """Update the last contact of connected clients, expire sessions whose clients have been away too long, and let
+        the clients check their connections. Called every TICK_SECONDS.
+        """
         now = self.loop.time()
         for session in list(self.sessions.values()):
             client = session.client
@@ -156,7 +157,9 @@ class ZooKeeper:
         return None if node is None else Stat(node.version, node.created, node.modified, node.owner)
 
     def apply(self, operations: list[tuple[Any, ...]], session: Session) -> list[Any]:
-        """Execute all of the operations or none. Returns kazoo's results: an exception at the failed operation."""
+        """Execute all of the operations or none. Return the results in kazoo's form; if one fails, an exception for
+        each operation.
+        """
         from kazoo import exceptions
 
         undo: list[Callable[[], object]] = []
@@ -261,7 +264,7 @@ class ZooKeeper:
 
 
 class Result:
-    """The result of a call of kazoo."""
+    """Stands in for kazoo's AsyncResult."""
 
     def __init__(self) -> None:
         self.value: Any = None
@@ -301,7 +304,7 @@ class ConnectionEvent(NamedTuple):
 
 
 class SimulatedHandler:
-    """Stands in for kazoo's handler, which runs functions in threads."""
+    """Stands in for kazoo's handler, which runs functions in threads. Here the caller runs them."""
 
     def spawn(self, call: Callable[..., None], *arguments: Any) -> None:
         call(*arguments)
@@ -334,7 +337,7 @@ class SimulatedKazoo:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the service receives heartbeats of this client."""
+        """Whether the service receives heartbeats of this client: its process runs and reaches the service."""
         return (
             self._session is not None
             and self.process.state is ProcessState.RUNNING
@@ -431,7 +434,9 @@ class SimulatedKazoo:
         return self.call(execute)
 
     def call(self, execute: Callable[[Session], Any]) -> Result:
-        """Send a request to the service, which executes it."""
+        """Send a request to the service, which executes it, and return its result. It fails with ConnectionLoss if the
+        client is not connected, or loses the connection before the response arrives.
+        """
         from kazoo.exceptions import ConnectionLoss
 
         result = Result()
@@ -477,7 +482,9 @@ class SimulatedKazoo:
     # Connection
 
     def check(self) -> None:
-        """Detect whether the connection was lost or has come back. Called on each tick of the service."""
+        """Detect whether the connection was lost or has come back. Called on each tick of the service, and when the
+        session is expired although the client is alive.
+        """
         if self.process.state is not ProcessState.RUNNING or self._session is None:
             return
         now = self.service.loop.time()
@@ -491,7 +498,7 @@ class SimulatedKazoo:
             self._enter(self._reconnect, ())
 
     def _disconnect(self) -> None:
-        """Lose the connection: calls fail although they may have been executed."""
+        """Lose the connection: calls without a result fail, although they may have been executed."""
         from kazoo.exceptions import ConnectionLoss
 
         if self._state != "CONNECTED":

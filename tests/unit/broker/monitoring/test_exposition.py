@@ -68,6 +68,15 @@ def test_open_metrics_text_ends_with_eof(tmp_path: Path) -> None:
             "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
             TextFormat.OPEN_METRICS,
         ),
+        (
+            "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+            "text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+            TextFormat.OPEN_METRICS,
+        ),
+        ("text/plain;version=0.0.4;q=0.5,application/openmetrics-text;version=1.0.0;q=0.4", TextFormat.PROMETHEUS),
+        ("*/*, application/openmetrics-text;q=0.5", TextFormat.PROMETHEUS),
+        ("application/openmetrics-text; q=0", TextFormat.PROMETHEUS),
+        ("application/openmetrics-text;q=much, text/plain", TextFormat.PROMETHEUS),
         ("text/plain;version=0.0.4", TextFormat.PROMETHEUS),
         ("*/*", TextFormat.PROMETHEUS),
         ("", TextFormat.PROMETHEUS),

@@ -246,6 +246,16 @@ def test_unsecured_token_has_the_claims_of_the_jaas_config() -> None:
         ({}, None, "unsecuredLoginStringClaim_sub"),
         ({"unsecuredLoginPrincipalClaimName": "user"}, None, "unsecuredLoginStringClaim_user"),
         ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginLifetimeSeconds": "x"}, None, "LifetimeSeconds"),
+        (
+            {"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_level": "high"},
+            None,
+            "unsecuredLoginNumberClaim_level: 'high'.*unsecuredLoginStringClaim_level",
+        ),
+        (
+            {"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_level": "nan"},
+            None,
+            "NumberClaim_level: 'nan'",
+        ),
         ({"unsecuredLoginStringClaim_sub": "a", "extension_auth": "x"}, None, "extension 'auth'"),
         ({}, "https://host/token", "client.credentials.client.id"),
         ({"clientId": "x"}, "https://host/token", "client.credentials.client.id"),

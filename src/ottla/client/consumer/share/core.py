@@ -62,6 +62,7 @@ class ShareConsumerCore:
         self.in_flight = InFlightRecords()
         self.wakeup_trigger = WakeupTrigger()
         self.poll_trigger = PollTrigger()
+        self.is_started = False
         self.callback: AcknowledgementCallback | None = None
         self._results: list[Acknowledgements] = []
         self._error: errors.KafkaError | None = None
@@ -114,6 +115,7 @@ class ShareConsumerCore:
 
     async def start(self) -> None:
         """Start the background task that refreshes the metadata."""
+        self.is_started = True
         self.metadata.listeners.append(self._new_cluster)
         self.metadata.start()
 
@@ -181,6 +183,10 @@ class ShareConsumerCore:
         Raises the errors of poll().
         """
         if not self.subscription.has_subscription:
+            if not self.is_started:  # start() subscribes to the topics of the constructor
+                raise errors.IllegalStateError(
+                    "the consumer is not started; use `async with`, or `await consumer.start()`"
+                )
             raise errors.IllegalStateError("not subscribed to any topic")
         if not self.is_explicit:
             self.in_flight.accept_all()
