@@ -59,7 +59,9 @@ REPORT_SECONDS: Final = 30.0
 CONNECTED_CHECK_SECONDS: Final = 0.005
 """Interval in seconds at which a starting broker checks whether it is connected."""
 RETRY_SECONDS: Final = 0.05
-"""Delay in seconds before a call is repeated, or kazoo connects again, after the connection was lost."""
+"""Delay in seconds before a call is repeated after the connection was lost, and kazoo's first delay before it connects
+again, which grows up to a second.
+"""
 
 
 @contextmanager
