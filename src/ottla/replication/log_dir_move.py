@@ -116,7 +116,7 @@ class LogDirMove:
         partition.replace_log(self.target.adopt_future(future))
         self._future = None
         self.source.delete(current.topic_partition)
-        log.info("Moved %s from %s to %s", partition.topic_partition, self.source.path, self.target.path)
+        log.info("Moved %s from log directory %s to %s", partition.topic_partition, self.source.path, self.target.path)
 
 
 def _start(future: Log, current: Log, offset: int) -> None:

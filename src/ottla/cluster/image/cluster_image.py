@@ -29,7 +29,7 @@ class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     state_version: int = 0
-    """The version of the partition's state znode, which is incremented by every change of leader or ISR.
+    """The version of the partition's state znode, which every write increments, such as a change of leader or ISR.
 
     Kafka's partition epoch.
     """

@@ -83,7 +83,9 @@ class Security(NamedTuple):
     trust_store: str | None = None
     checks_hostname: bool = True
     set_acl: bool = False
-    """Whether znodes are created with ACLs so that only their creator may change them (`zookeeper.set.acl`)."""
+    """Whether znodes, except those below `/consumers`, are created with ACLs so that only their creator may change them
+    (`zookeeper.set.acl`).
+    """
 
     def options(self) -> dict[str, Any]:
         if not self.tls:
