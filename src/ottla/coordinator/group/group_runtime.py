@@ -111,7 +111,9 @@ class GroupRuntime(CoordinatorRuntime):
         try:
             committed = self._append(group_id, result.records)
         except errors.KafkaError as error:
-            log.warning("Cannot write records of group %s to __consumer_offsets: %s", group_id, error)
+            log.warning(
+                "Cannot write records of group %s to __consumer_offsets; its requests fail: %s", group_id, error
+            )
             self._respond(result, to_client_error(error))
             if result.replaced is not None:
                 new = self.groups.by_id[group_id]
@@ -317,7 +319,7 @@ class GroupRuntime(CoordinatorRuntime):
         try:
             self.execute(group_id, decide())
         except Exception:
-            log.exception("Unexpected error in a timer of group %s", group_id)
+            log.exception("Unexpected error in a timer of group %s; other groups are not affected", group_id)
 
     def _expire_offsets(self) -> None:
         before = self.stats.offset_tombstones
