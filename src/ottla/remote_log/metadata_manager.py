@@ -26,7 +26,7 @@ from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.replication.partition import Partition
 
 log = logging.getLogger("ottla.remote_log")
-reads_log = log.getChild("metadata")
+reads_log = logging.getLogger("ottla.remote_log.metadata")
 reads_log.addFilter(RateLimitFilter())  # a leader that cannot be reached is tried again and again
 
 RETRY_SECONDS: Final = (0.05, 1.0)

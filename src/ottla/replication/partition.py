@@ -35,7 +35,7 @@ from ottla.storage.log import Appended, Log
 from ottla.storage.validation import Prepared
 
 logger = logging.getLogger("ottla.replication")
-full_log = logger.getChild("full")
+full_log = logging.getLogger("ottla.replication.full")
 limit_repeated_errors(full_log)  # every retry of a producer fails in the same way
 
 ALL_REPLICAS = -1
