@@ -81,7 +81,7 @@ class ParquetFile:
         self._pending_rows = self._pending_bytes = self._rows = 0
 
     def write(self, batch: Any) -> None:
-        """Add rows."""
+        """Buffer rows. Write a row group if there are enough of them."""
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
         self._pending_bytes += batch.nbytes

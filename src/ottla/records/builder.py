@@ -240,7 +240,7 @@ class BatchBuilder:
         rows: memoryview,
         start: int = 0,
     ) -> int:
-        """Add the rows with the numbers in `rows[start:]` of lists, like `append_columns`."""
+        """Add rows like `append_columns`, but from lists of keys and values."""
         fixed_time = isinstance(timestamps, int)
         fixed = timestamps if isinstance(timestamps, int) else 0
         times = memoryview(_ONE_TIME) if isinstance(timestamps, int) else timestamps
@@ -266,7 +266,7 @@ class BatchBuilder:
         rows: memoryview,
         start: int = 0,
     ) -> int:
-        """Add the rows with the numbers in `rows[start:]`, without an object per record.
+        """Add the rows with the numbers in `rows[start:]`, without an object per record. `keys`: None for null keys.
 
         `rows` is a memoryview of format "q" (int64) with row numbers, such as the rows of one partition. `timestamps`
         is a memoryview of format "q" with a timestamp per row, or one timestamp for all. Returns the index in `rows`

@@ -14,10 +14,7 @@ from ottla.model import ACLOperation
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 WILDCARD: Final = "*"
-"""The wildcard.
-
-As a resource name it means all resources of the type, as a host any host, and in `User:*` every user.
-"""
+"""The wildcard: as a resource name all resources of the type, as a host any host, and in `User:*` every user."""
 
 
 class ResourceType(IntEnum):

@@ -125,7 +125,9 @@ class Text(str):
 
 
 def respond(request: Request, document: Any, status: int = 200) -> Response:
-    """Return a response in JSON, or with a Text as it is, with the content type that the request prefers."""
+    """Return a response with the document as JSON, or with a Text unchanged. Its content type is the one that the
+    request prefers.
+    """
     media_type = _accepted(request.headers.get("Accept", "*/*"))
     if isinstance(document, Text):
         return Response(str(document), status, media_type=media_type)

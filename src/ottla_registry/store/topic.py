@@ -72,7 +72,7 @@ class SchemasTopic:
         self._exits = AsyncExitStack()
 
     async def start(self) -> None:
-        """Create the topic if it is missing, and read it. Raises KafkaError, or RestError after a timeout."""
+        """Create the topic if it is missing, and read it. Raises KafkaError or RestError if that fails or times out."""
         async with AsyncExitStack() as exits:
             await exits.enter_async_context(self._admin)
             await self._ensure_topic()

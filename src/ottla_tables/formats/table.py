@@ -96,7 +96,7 @@ class Table(Protocol):
 
     def open_file(self, name: str, directory: str) -> tuple[str, Any]:
         """Create a data file. Return its path and a binary stream. `directory`: the partition's directory, such as
-        `day=5`.
+        `day=5`; empty for a table without partition columns.
         """
         ...
 

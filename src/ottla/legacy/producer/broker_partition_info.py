@@ -35,7 +35,8 @@ class BrokerPartitionInfo:
 
     def get_broker_partition_info(self, topic: str) -> list[PartitionAndLeader]:
         """Return the partitions of a topic, sorted by number. Metadata that is not cached is fetched first. Raises
-        BrokerNotAvailableError if no broker responds, and UnknownTopicOrPartitionError if the response lacks the topic.
+        BrokerNotAvailableError if no broker responds, and UnknownTopicOrPartitionError if the response has an error for
+        the topic, or no partitions of it.
         """
         if topic not in self._topics:
             self.update_info({topic})

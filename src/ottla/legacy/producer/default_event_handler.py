@@ -200,7 +200,7 @@ class DefaultEventHandler:
         except (
             Exception
         ) as error:  # a user's partitioner may raise anything; as in Kafka it costs an attempt, not the thread
-            log.warning("Could not choose the partitions of messages: %s", error)
+            log.warning("Could not choose the partitions of messages; this attempt to send them fails: %s", error)
             return None
         return by_broker
 
