@@ -47,7 +47,7 @@ class CountingStream:
         self.size = 0
 
     def write(self, data: Any) -> None:
-        """Write bytes."""
+        """Write bytes to the stream, and count them."""
         self._stream.write(data)
         self.size += len(data)
 
@@ -55,7 +55,7 @@ class CountingStream:
         """Do nothing: a Parquet file can be read only when it is complete."""
 
     def close(self) -> None:
-        """Close the stream."""
+        """Close the underlying stream."""
         self.closed = True
         self._stream.close()
 

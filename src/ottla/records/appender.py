@@ -58,7 +58,7 @@ class RecordFuture:
 
     @property
     def outcome(self) -> Any:
-        """The result of the record's batch."""
+        """The result of the record's batch, a `ProduceRequestResult`."""
         return self._outcome
 
     @property
@@ -244,7 +244,7 @@ class OpenBatch:
 
 
 class PartitionAppender:
-    """Appends records of one partition."""
+    """The batches of one partition in the fast path: records are appended to the open one."""
 
     __slots__ = ("open",)
 

@@ -18,7 +18,7 @@ WILDCARD: Final = "*"
 
 
 class ResourceType(IntEnum):
-    """The type of a resource."""
+    """The type of a resource. ANY is only for filters. The values are the codes of the protocol."""
 
     UNKNOWN = 0
     ANY = 1
@@ -75,7 +75,7 @@ class ACLResourcePatternType(IntEnum):
 
 
 class ACLPermissionType(IntEnum):
-    """Whether an ACL allows or denies."""
+    """Whether an ACL allows or denies its operation. ANY is only for filters."""
 
     UNKNOWN = 0
     ANY = 1

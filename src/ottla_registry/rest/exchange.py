@@ -148,7 +148,7 @@ def _accepted(accept: str) -> str:
 
 
 def respond_error(request: Request, error: RestError) -> Response:
-    """Return the response of an error."""
+    """Return the response of a request that has failed: a JSON object with the error code and the message."""
     response = respond(request, {"error_code": error.code, "message": str(error)}, error.status)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = 'Basic realm="schema-registry"'

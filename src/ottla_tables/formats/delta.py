@@ -116,7 +116,7 @@ class DeltaLakeTable:
         return self._offsets
 
     def load(self) -> Snapshot:
-        """Load the newest version."""
+        """Load the newest version of the table, and return its files and offsets."""
         self._table.update_incremental()
         actions = pa.table(self._table.get_add_actions(flatten=False)).to_pylist()
         files = tuple(

@@ -91,7 +91,7 @@ class Table(Protocol):
         ...
 
     def load(self) -> Snapshot:
-        """Load the newest version, which the next commit is based on."""
+        """Load the newest version, which the next commit is based on. Return its files and offsets."""
         ...
 
     def open_file(self, name: str, directory: str) -> tuple[str, Any]:

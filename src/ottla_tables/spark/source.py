@@ -123,12 +123,12 @@ class TableSource:
         self._properties = dict(properties.load(config)) if config else {}
 
     def schema(self) -> StructType:
-        """Return the columns of the table."""
+        """Return the columns of the table as a schema of Spark."""
         with self._planned() as (_, read):
             return _spark_schema(read.converter.schema)
 
     def reader(self, schema: StructType) -> TableReader:
-        """Return the reader of these columns."""
+        """Return a reader of the topic's rows with these columns."""
         return TableReader(self, schema)
 
     def partitions(self, schema: StructType) -> list[InputPartition]:

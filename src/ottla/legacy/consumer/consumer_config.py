@@ -84,7 +84,9 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     auto_commit_enable: Final = Option(
         True, boolean, "Whether offsets are committed periodically, and before a rebalance and at shutdown."
     )
-    auto_commit_interval_ms: Final = Option(60_000, integer(1, MAX_INT), "Interval in ms between automatic commits.")
+    auto_commit_interval_ms: Final = Option(
+        60_000, integer(1, MAX_INT), "Interval in ms between periodic commits if auto.commit.enable is true."
+    )
     auto_offset_reset: Option[str] = Option(
         "largest",
         one_of(SMALLEST, "largest"),

@@ -57,7 +57,11 @@ class BrokerPartitionInfo:
         leaders = set()
         for topic in response.topics:
             if topic.error_code:
-                log.warning("Error while fetching metadata of topic %s: %s", topic.name, _error(topic.error_code))
+                log.warning(
+                    "Error in the metadata of topic %s; continuing with cached metadata, if any: %s",
+                    topic.name,
+                    _error(topic.error_code),
+                )
             else:
                 self._topics[topic.name or ""] = topic
             leaders |= {nodes[p.leader_id] for p in topic.partitions if p.leader_id in nodes}

@@ -167,7 +167,11 @@ class DefaultEventHandler:
         try:
             self.broker_partition_info.update_info(topics)
         except errors.KafkaError as error:
-            log.error("Cannot fetch the metadata of %s; using cached metadata: %s", listed(sorted(topics)), error)
+            log.error(
+                "Cannot fetch the metadata of %s; continuing with cached metadata, if any: %s",
+                listed(sorted(topics)),
+                error,
+            )
         self._sticky.clear()
 
     # Partitioning
