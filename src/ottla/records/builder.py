@@ -316,7 +316,7 @@ class BatchBuilder:
     ) -> memoryview:
         """Compress the records, write the header with its CRC, and return the batch.
 
-        It is a view of the buffer unless compression made it larger.
+        It is a view of the buffer, or of a new one if the compressed batch does not fit into it.
 
         With `append_time_ms`, the timestamp type of the batch is LogAppendTime. `last_offset_delta` keeps the offset
         range of a batch whose last records compaction has removed. Raises IllegalStateError for an empty batch without
