@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """A clock, like Kafka's `Time`."""
+    """The interface of clocks, like Kafka's `Time`."""
 
     def now_ms(self) -> int:
         """Return the milliseconds since 1970, for timestamps in records and files."""

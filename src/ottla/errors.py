@@ -25,7 +25,9 @@ class KafkaError(Exception):
     code: ClassVar[int | None] = None
     """The error code in responses; None if the error only occurs in clients or at startup."""
     name: ClassVar[str] = ""
-    """Kafka's name of the error code. The default is the class name without `Error`, in upper case with underscores."""
+    """Kafka's name of the error code; empty if there is no code. The default is the class name without `Error`, in
+    upper case with underscores.
+    """
     retriable: ClassVar[bool] = False
     """Whether the same request may succeed if it is sent again."""
     refresh_metadata: ClassVar[bool] = False
@@ -126,7 +128,7 @@ class WakeupError(KafkaError):
 
 
 class StartupError(KafkaError):
-    """The broker cannot start with this configuration."""
+    """A broker or another program cannot start, because of its configuration or of a service that it requires."""
 
 
 # Errors with a code, sorted by code.

@@ -60,7 +60,9 @@ def checked_offset(tp: TopicPartition, at: OffsetAndMetadata | int) -> OffsetAnd
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """The membership of a consumer in its group. The group coordinator uses it to fence zombies (KIP-447)."""
+    """The membership of a consumer in its group. The group coordinator uses it to fence zombies (KIP-447). Generation
+    -1 with an empty member id means that the consumer is not a member.
+    """
 
     group_id: str
     generation_id: int = -1
@@ -70,7 +72,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 class OffsetAndTimestamp(NamedTuple):
     """The result of a lookup by timestamp: the first offset whose record has this timestamp or a later one, and the
-    timestamp of that record in milliseconds.
+    timestamp of that record in milliseconds. The leader epoch is -1 if it is unknown.
     """
 
     offset: int
@@ -93,7 +95,7 @@ class ProducerRecord(NamedTuple):
 
 class RecordMetadata(NamedTuple):
     """The position of an acknowledged record. The offset is -1 with acks=0; the timestamp is in milliseconds since
-    1970.
+    1970. Sizes are in bytes; -1 for a key or value of None.
     """
 
     topic: str
@@ -133,7 +135,9 @@ class ACLOperation(IntEnum):
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 REMOTE_LOG_METADATA = "__remote_log_metadata"
-"""The topic with the metadata of tiered storage. As in Kafka, it is not internal: brokers use it with clients."""
+"""The topic with the metadata of tiered storage. As in Kafka, it is not an internal topic: brokers read and write it
+with ordinary consumers and producers.
+"""
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})

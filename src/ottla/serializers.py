@@ -466,7 +466,7 @@ SERDES: Final[Mapping[str, tuple[type[Serde], type[Serde]]]] = {
     "Json": (JsonSerializer, JsonDeserializer),
 }
 """The serializer and deserializer of each type. Configs may name a type ("long"), a class ("LongSerializer"), or a Java
-class (`org.apache.kafka.common.serialization.LongSerializer`, `Serdes$LongSerde`); the case does not matter.
+class (`org.apache.kafka.common.serialization.LongSerializer`, `Serdes$LongSerde`). The case of a type does not matter.
 """
 
 

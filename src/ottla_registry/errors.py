@@ -12,7 +12,7 @@ class RestError(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
+        """The HTTP status of the response, such as 404."""
         return self.code if self.code < 1000 else self.code // 100
 
 

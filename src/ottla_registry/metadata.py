@@ -1,6 +1,6 @@
 """The metadata and rule sets of schemas: checks of those in requests, and the defaults and overrides of configs.
 
-Confluent's registry could not read the topic if it had values of wrong types.
+Values of wrong types are rejected, because Confluent's registry could not read a topic that contains them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ DEFAULTS_AND_OVERRIDES: Final = {
     "metadata": ("defaultMetadata", "overrideMetadata"),
     "ruleSet": ("defaultRuleSet", "overrideRuleSet"),
 }
-"""For a field of a schema, the names of two settings: the first has the defaults of the field's parts, the second the
-values that override them.
+"""For a field of a schema, the names of two settings of a config: the first has defaults of the field's parts, the
+second has values that override them.
 """
 RULE_KINDS: Final = ("TRANSFORM", "CONDITION")
 MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")

@@ -37,7 +37,7 @@ Changed = TypeVar("Changed")
 
 
 class SchemaRegistry:
-    """Schemas by subject. Raises RestError for requests that the REST API rejects.
+    """A schema registry. Its methods raise RestError for requests that the REST API rejects.
 
     Not thread-safe: event loop only.
     """
@@ -48,7 +48,7 @@ class SchemaRegistry:
         self._writing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Create the topic if it is missing, and read it. Raises KafkaError, or RestError after a timeout."""
+        """Create the topic if it is missing, and read it. Raises KafkaError or RestError if that fails or times out."""
         await self._topic.start()
 
     async def stop(self) -> None:
@@ -64,8 +64,8 @@ class SchemaRegistry:
     # Schemas
 
     async def register(self, request: StoredSchema, *, normalize: bool = False) -> StoredSchema:
-        """Register a schema. `request.id` and `request.version` are 0 unless a schema is imported with them. Return the
-        version, which may already exist.
+        """Register a schema, and return its version, which may already exist. `request.id` is 0, except in mode IMPORT,
+        which requires an id. `request.version` is 0 for the next version.
         """
         return await self._change(lambda: self._registration(request, normalize=normalize))
 
@@ -252,7 +252,8 @@ class SchemaRegistry:
 
     async def in_format(self, schema: StoredSchema, name: str) -> StoredSchema:
         """Return a schema in the format of a request. `serialized` is a descriptor in base64 for Protobuf, `resolved`
-        an Avro schema with the definitions of the types that it references.
+        an Avro schema with the definitions of the types that it references. A format that does not exist for the type
+        of the schema is ignored.
         """
         if (schema.schema_type, name) not in FORMATS:
             return schema
@@ -344,7 +345,8 @@ class SchemaRegistry:
         return [schema for schema in versions if schema.deleted or not deleted_only]
 
     def users(self, schema_id: int, subject: str = "") -> list[StoredSchema]:
-        """Return the subject versions that have a schema id in the context of `subject`.
+        """Return the subject versions that have a schema id in the context of `subject`. Raises RestError if there are
+        none.
 
         A subject in the default context may not have the id. If a subject with the same name has it in another context,
         the versions of that context are returned.
@@ -418,7 +420,8 @@ class SchemaRegistry:
 
     async def set_config(self, subject: str | None, config: Mapping[str, Any] | None) -> dict[str, Any]:
         """Update a subject's config, or the global one (`subject=None`). `config=None` deletes it, and a value of None
-        deletes a setting. Return the new config, or the deleted one.
+        deletes a setting. Return the new config. If none or no setting is left, return the previous config, or else the
+        default.
         """
 
         async def decide() -> tuple[dict[str, Any], list[Record]]:
@@ -435,9 +438,9 @@ class SchemaRegistry:
 
     async def set_mode(self, subject: str | None, mode: str | None, *, force: bool = False) -> str:
         """Set the mode of a subject, or the global one (`subject=None`); None deletes it. Return the new mode, or the
-        deleted one. A change to IMPORT removes soft-deleted versions permanently, unless `force` is set. Raises
-        RestError if the mode is unknown, or if without `force` a change to IMPORT would affect versions that are not
-        deleted or are referenced.
+        deleted one (READWRITE if there was none). A change to IMPORT removes soft-deleted versions permanently, unless
+        `force` is set. Raises RestError if the mode is unknown, or if without `force` a change to IMPORT would affect
+        versions that are not deleted or are referenced.
         """
         if mode is not None and mode not in MODES:
             raise errors.invalid_mode()

@@ -1,7 +1,7 @@
-"""Commits that look for themselves in the table after a conflict: files that are in the table must not be deleted.
+"""Commits that are safe if the response is lost: after a conflict, the table is searched for the commit.
 
 An object store or a catalog may carry a commit out and respond with an error, or not at all. If the client of the store
-then repeats the request, it gets a conflict with its own commit.
+then repeats the request, it gets a conflict with its own commit, whose files must not be deleted.
 """
 
 from __future__ import annotations

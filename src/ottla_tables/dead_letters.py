@@ -21,13 +21,13 @@ SUFFIX = "_dead_letters"
 
 
 class DeadLetters:
-    """The dead letters of one topic."""
+    """The dead-letter table of one topic, and the dead letters that are not committed to it yet."""
 
     def __init__(self, table: Table) -> None:
         self.table = self._table = table
         self._offsets: dict[int, int] = {}
         self._dead: dict[int, Any] = {}
-        """The offsets of committed dead letters that the topic's table may read again, by partition."""
+        """By partition: the offsets of committed dead letters that the writer may read again, as Arrow arrays."""
         self._files: FileWriter | None = None
 
     def load(self, offsets: Mapping[int, int]) -> None:

@@ -10,8 +10,8 @@ class TableError(KafkaError):
 
 
 class CommitConflictError(TableError):
-    """Another writer has changed the table since it was loaded."""
+    """Another writer has changed the table since it was loaded, or a new table could not be created."""
 
 
 class MissingTableError(TableError):
-    """A topic has no table yet, and a reader does not create it."""
+    """A topic has no table yet, or its catalog does not exist, and a reader creates neither."""

@@ -27,7 +27,7 @@ AZURE: Final = ("abfs", "abfss", "wasb", "wasbs", "az")
 
 
 class TableFileIO(PyArrowFileIO):
-    """The files of tables.
+    """pyiceberg's access to the files of tables.
 
     The URLs of Azure that Spark, Trino and others read name a container and an account:
     abfss://CONTAINER@ACCOUNT.…/PATH. pyiceberg would pass both to Arrow as the name of the container; this class passes

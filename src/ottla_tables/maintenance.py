@@ -1,4 +1,4 @@
-"""Keeps a table readable: merges small files, and deletes old snapshots with the files that only they use."""
+"""Table maintenance: merges small files, and deletes old snapshots with the files that only they use."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ class Maintenance:
         self._expired_ms = 0
 
     def run(self) -> None:
-        """Merge small files (unless ottla.table.compact.files is 0), and delete old snapshots (unless
-        ottla.table.retention.ms is negative). If another writer commits meanwhile, leave the work to the next run.
+        """Merge small files (unless ottla.table.compact.files is 0), and at most every `EXPIRY_MS` delete old snapshots
+        (unless ottla.table.retention.ms is negative). If another writer commits meanwhile, leave the work to the next
+        run.
         """
         try:
             if self._count:

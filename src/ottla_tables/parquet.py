@@ -47,7 +47,7 @@ class CountingStream:
         self.size = 0
 
     def write(self, data: Any) -> None:
-        """Write bytes."""
+        """Write bytes to the stream, and count them."""
         self._stream.write(data)
         self.size += len(data)
 
@@ -55,7 +55,7 @@ class CountingStream:
         """Do nothing: a Parquet file can be read only when it is complete."""
 
     def close(self) -> None:
-        """Close the stream."""
+        """Close the underlying stream."""
         self.closed = True
         self._stream.close()
 
@@ -81,7 +81,7 @@ class ParquetFile:
         self._pending_rows = self._pending_bytes = self._rows = 0
 
     def write(self, batch: Any) -> None:
-        """Add rows."""
+        """Buffer rows. Write a row group if there are enough of them."""
         self._pending.append(batch)
         self._pending_rows += batch.num_rows
         self._pending_bytes += batch.nbytes

@@ -1,4 +1,4 @@
-"""A read of a topic as one: the files of its table, and the records of the log after the table's offsets."""
+"""Plans the read of a topic: the files of its table, and the records in the log after the table's offsets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The table writer process: finds topics with tables, and writes each table when ottla.table.flush.ms has passed or
-ottla.table.flush.bytes are pending.
+"""The table writer process: finds topics with tables, and writes each table when its first pending record is
+ottla.table.flush.ms old, or ottla.table.flush.bytes are pending.
 """
 
 from __future__ import annotations
@@ -124,7 +124,11 @@ class TopicTask:
     def _ends_of(self, leaders: Mapping[TopicPartition, Leader]) -> Ends:
         directories = self._lookup.directories(leaders)
         for tp in leaders.keys() - directories.keys():
-            log.warning("%s: the leader's log is not on this machine; run `ottla tables run` beside the leader", tp)
+            log.warning(
+                "%s: not written to the table, because its log is not on this machine, or the leader's log directories "
+                "are not reported; run `ottla tables run` on the leader's machine",
+                tp,
+            )
         starts = self._lookup.offsets(leaders, EARLIEST)
         return Ends(
             {tp.partition: path for tp, path in directories.items()},
@@ -164,13 +168,13 @@ class TableService:
             try:
                 self._discover()
             except KafkaError as error:
-                log.warning("Cannot look up the topics with tables; retrying: %s", error)
+                log.warning("Cannot look up the topics with tables; retrying in a few seconds: %s", error)
             self._discover_at = self._clock() + DISCOVERY_SECONDS
         return sum(task.step() for task in list(self._tasks.values()))
 
     def write_all(self) -> int:
-        """Write records until no table is behind its topic's log on this machine. Return the number of records. Raises
-        KafkaError if that fails.
+        """Write all committed records in the logs on this machine that are not in the tables yet. Return the number of
+        records. Raises KafkaError if that fails.
         """
         self._discover()
         rows = 0

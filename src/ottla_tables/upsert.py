@@ -47,7 +47,7 @@ class NewestKeys:
             yield batch.filter(pc.invert(self.mask(batch)))
 
     def mask(self, batch: Any) -> Any:
-        """Return which rows have one of the keys, in the same partition."""
+        """Return an array of booleans: whether each row has one of the keys, in the same partition."""
         if self._distinct is None:
             self._distinct = pa.array(list({key for _, key in self._keys}), pa.binary())
         column = batch.column("key").cast(pa.binary())

@@ -41,7 +41,7 @@ class Ends(NamedTuple):
 
 
 class TableWriter:
-    """The writer of one table. It continues from the offsets that are stored in the table.
+    """The writer of one topic's table. It continues from the offsets that are stored in the table.
 
     Args:
         topic: the topic's name.
@@ -85,7 +85,7 @@ class TableWriter:
         return [self.table, *([] if self._dead_letters is None else [self._dead_letters.table])]
 
     def is_behind(self, ends: Ends) -> bool:
-        """Return whether a partition on this machine has committed records after the table's offset."""
+        """Return whether a partition on this machine has offsets below its high watermark that are not in the table."""
         return any(
             self._start(partition, ends) < ends.high_watermarks.get(partition, 0) for partition in ends.directories
         )

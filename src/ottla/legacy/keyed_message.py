@@ -23,7 +23,7 @@ class KeyedMessage(Generic[K, V]):
         KeyedMessage(topic, key, part_key, message)
 
     The partitioner uses `part_key`, or `key` if that is None. If both are None, the producer chooses the partition
-    without the partitioner. `part_key` is not stored.
+    without the partitioner. `part_key` is not sent to the broker.
     """
 
     __slots__ = ("key", "message", "part_key", "topic")

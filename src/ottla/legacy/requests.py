@@ -130,7 +130,7 @@ class FetchRequestBuilder:
         return self
 
     def build(self) -> FetchRequest:
-        """Return the request."""
+        """Return a FetchRequest with the partitions that were added."""
         return FetchRequest(dict(self._info), self._max_wait, self._min_bytes)
 
 
@@ -166,7 +166,7 @@ class FetchResponse(NamedTuple):
 
     @property
     def has_error(self) -> bool:
-        """Whether a partition has an error."""
+        """Whether the response has an error for any partition."""
         return any(p.error_code for p in self.data.values())
 
     def error_code(self, topic: str, partition: int) -> int:
@@ -220,7 +220,7 @@ class OffsetResponse(NamedTuple):
 
     @property
     def has_error(self) -> bool:
-        """Whether a partition has an error."""
+        """Whether the response has an error for any partition."""
         return any(p.error_code for p in self.data.values())
 
     def error_code(self, topic: str, partition: int) -> int:
@@ -248,7 +248,7 @@ class OffsetCommitRequest(NamedTuple):
 
 
 class OffsetCommitResponse(NamedTuple):
-    """The error codes by partition."""
+    """The results of a commit: the error code of each partition, 0 for success."""
 
     errors: Mapping[TopicPartition, int]
 

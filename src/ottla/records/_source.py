@@ -43,7 +43,7 @@ class SourceFinder:
 
 
 def prefer_source() -> None:
-    """Import the plain form from now on (OTTLA_PURE=1)."""
+    """Import the plain form of the modules from now on, even if a compiled one exists (OTTLA_PURE=1)."""
     if SourceFinder not in sys.meta_path:
         sys.meta_path.insert(0, SourceFinder)
 

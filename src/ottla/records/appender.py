@@ -58,7 +58,7 @@ class RecordFuture:
 
     @property
     def outcome(self) -> Any:
-        """The result of the record's batch."""
+        """The result of the record's batch, a `ProduceRequestResult`."""
         return self._outcome
 
     @property
@@ -97,7 +97,8 @@ class RecordFuture:
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for the acknowledgement and return the record's metadata.
 
-        Raises the record's error, or KafkaTimeoutError after `timeout` seconds, if the record is still in flight.
+        Raises the record's error, or KafkaTimeoutError if the record is still in flight after `timeout` seconds (None:
+        no limit).
         """
         self._wait(timeout)
         return self._result()
@@ -243,7 +244,7 @@ class OpenBatch:
 
 
 class PartitionAppender:
-    """Appends records of one partition."""
+    """The batches of one partition in the fast path: records are appended to the open one."""
 
     __slots__ = ("open",)
 
@@ -301,8 +302,9 @@ class DirectAppender:
     def append(self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any) -> Any:
         """Append a record, and return its future.
 
-        Returns the record's partition if the open batch has no room. Returns None if the record is not plain, its
-        topic's metadata is unknown or not the newest, or the fast path is not enabled.
+        Returns the record's partition if the open batch has no room. Returns None if the fast path cannot append the
+        record: it is not enabled, value or key are not bytes, the partition or the timestamp is invalid, or the topic's
+        metadata is unknown or not the newest.
         """
         if not self.enabled or type(value) is not bytes or type(topic) is not str:
             return None

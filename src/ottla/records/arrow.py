@@ -16,12 +16,12 @@ HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
 def record_batch(arrays: dict[str, pa.Array]) -> pa.RecordBatch:
-    """Return arrays of equal length as one batch."""
+    """Return an Arrow batch with these columns, which are arrays of equal length by name."""
     return pa.RecordBatch.from_pydict(arrays)
 
 
 def stream_of(batch: pa.RecordBatch) -> pa.RecordBatchReader:
-    """Return a stream of one batch."""
+    """Return an Arrow stream that consists of one batch."""
     return pa.RecordBatchReader.from_batches(batch.schema, [batch])
 
 

@@ -243,7 +243,7 @@ class BatchBuilder:
         rows: memoryview,
         start: int = 0,
     ) -> int:
-        """Add the rows with the numbers in `rows[start:]` of lists, like `append_columns`."""
+        """Add rows like `append_columns`, but from lists of keys and values."""
         fixed_time = isinstance(timestamps, int)
         fixed = timestamps if isinstance(timestamps, int) else 0
         times = memoryview(_ONE_TIME) if isinstance(timestamps, int) else timestamps
@@ -269,7 +269,7 @@ class BatchBuilder:
         rows: memoryview,
         start: int = 0,
     ) -> int:
-        """Add the rows with the numbers in `rows[start:]`, without an object per record.
+        """Add the rows with the numbers in `rows[start:]`, without an object per record. `keys`: None for null keys.
 
         `rows` is a memoryview of format "q" (int64) with row numbers, such as the rows of one partition. `timestamps`
         is a memoryview of format "q" with a timestamp per row, or one timestamp for all. Returns the index in `rows`
@@ -319,7 +319,7 @@ class BatchBuilder:
     ) -> memoryview:
         """Compress the records, write the header with its CRC, and return the batch.
 
-        It is a view of the buffer unless compression made it larger.
+        It is a view of the buffer, or of a new one if the compressed batch does not fit into it.
 
         With `append_time_ms`, the timestamp type of the batch is LogAppendTime. `last_offset_delta` keeps the offset
         range of a batch whose last records compaction has removed. Raises IllegalStateError for an empty batch without

@@ -260,7 +260,9 @@ def _take_buffer(size: int) -> bytearray:
 
 
 class Codec(NamedTuple):
-    """One compression codec. `id` is the number in the low three bits of a batch's attributes."""
+    """One compression codec. `id` is the number in the low three bits of a batch's attributes. `levels` are the valid
+    compression levels; empty if the codec has none.
+    """
 
     id: int
     name: str

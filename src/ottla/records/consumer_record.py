@@ -95,12 +95,12 @@ class ConsumerRecord:
 
     @property
     def topic(self) -> str:
-        """The topic."""
+        """The name of the record's topic."""
         return self._topic
 
     @property
     def partition(self) -> int:
-        """The number of the partition."""
+        """The number of the record's partition."""
         return self._partition
 
     @property
@@ -110,7 +110,7 @@ class ConsumerRecord:
 
     @property
     def offset(self) -> int:
-        """The offset."""
+        """The offset of the record in its partition."""
         return self._offset
 
     @property

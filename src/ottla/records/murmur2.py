@@ -96,7 +96,7 @@ def list_rows_by_partition(keys: list[bytes | None], count: int) -> list[array[i
 
 
 def all_rows(rows: int) -> array[int]:
-    """Return the numbers of all rows."""
+    """Return the row numbers 0 to `rows` - 1."""
     numbers = array("q", bytes(8 * rows))
     out = memoryview(numbers)
     for row in range(rows):

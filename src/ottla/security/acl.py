@@ -14,14 +14,11 @@ from ottla.model import ACLOperation
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 WILDCARD: Final = "*"
-"""The wildcard.
-
-As a resource name it means all resources of the type, as a host any host, and in `User:*` every user.
-"""
+"""The wildcard: as a resource name all resources of the type, as a host any host, and in `User:*` every user."""
 
 
 class ResourceType(IntEnum):
-    """The type of a resource."""
+    """The type of a resource. ANY is only for filters. The values are the codes of the protocol."""
 
     UNKNOWN = 0
     ANY = 1
@@ -78,7 +75,7 @@ class ACLResourcePatternType(IntEnum):
 
 
 class ACLPermissionType(IntEnum):
-    """Whether an ACL allows or denies."""
+    """Whether an ACL allows or denies its operation. ANY is only for filters."""
 
     UNKNOWN = 0
     ANY = 1

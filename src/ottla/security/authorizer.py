@@ -62,7 +62,7 @@ class Authorizer:
         self._answers: dict[tuple[AuthorizableClient, ACLOperation, ResourceType, str], bool] = {}
 
     def replace(self, acls: Iterable[ACL]) -> None:
-        """Replace all ACLs."""
+        """Replace all ACLs with these, and forget the cached decisions."""
         self._answers.clear()
         self._rules = {}
         for acl in acls:

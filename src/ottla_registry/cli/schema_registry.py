@@ -1,8 +1,8 @@
 """`ottla schema-registry`: a schema registry with Confluent's REST API over the topic `_schemas`.
 
 The properties file may be that of Confluent's registry: listeners, kafkastore.bootstrap.servers, kafkastore.topic,
-kafkastore.topic.replication.factor and kafkastore.timeout.ms have the same meaning, and other kafkastore.* properties
-are client configs.
+kafkastore.topic.replication.factor and kafkastore.timeout.ms have the same meaning, kafkastore.group.id and
+kafkastore.init.timeout.ms are ignored, and other kafkastore.* properties are client configs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     app = create_app(SchemaRegistry(state, topic), users)
     log = logging.getLogger("ottla.schema_registry")
     if users and not has_tls:
-        log.warning("Passwords are received without TLS; set --tls-cert and --tls-key")
+        log.warning("Passwords are received without TLS; unless a proxy adds it, set --tls-cert and --tls-key")
     if not users and host not in ("127.0.0.1", "::1", "localhost"):
         log.warning("Everyone who can connect to %s is an admin of the registry; set --users", listener)
     title = f"ottla schema-registry for {configs['bootstrap.servers']} on {listener} (Ctrl+C stops it)"
@@ -120,7 +120,7 @@ COMMAND = Command(
         Option(
             "--users FILE",
             "file with one user per line, as name:role:hash, from `ottla console --hash-password`; viewers read, "
-            "editors register schemas, admins also delete and configure",
+            "editors register schemas, admins also delete and configure (default: every client is an admin)",
             Path,
         ),
         Option("--tls-cert FILE", "certificate chain (PEM) for https"),

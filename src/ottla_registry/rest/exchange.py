@@ -125,7 +125,9 @@ class Text(str):
 
 
 def respond(request: Request, document: Any, status: int = 200) -> Response:
-    """Return a response in JSON, or with a Text as it is, with the content type that the request prefers."""
+    """Return a response with the document as JSON, or with a Text unchanged. Its content type is the one that the
+    request prefers.
+    """
     media_type = _accepted(request.headers.get("Accept", "*/*"))
     if isinstance(document, Text):
         return Response(str(document), status, media_type=media_type)
@@ -146,7 +148,7 @@ def _accepted(accept: str) -> str:
 
 
 def respond_error(request: Request, error: RestError) -> Response:
-    """Return the response of an error."""
+    """Return the response of a request that has failed: a JSON object with the error code and the message."""
     response = respond(request, {"error_code": error.code, "message": str(error)}, error.status)
     if error.status == 401:
         response.headers["WWW-Authenticate"] = 'Basic realm="schema-registry"'

@@ -65,8 +65,8 @@ class AvroSchema:
         return _dumps(_Writer(set(self._names), sort=True).write(self._document, ""))
 
     def is_resolved_to(self, canonical: str) -> bool:
-        """Return whether `canonical` is the resolved text of this schema, which the schemas of Java's generated classes
-        have.
+        """Return whether `canonical` is the resolved text of this schema, as in classes that Avro generates for Java.
+        Return False if the schema cannot be resolved.
         """
         try:
             return self.resolved == canonical
@@ -88,7 +88,7 @@ class AvroSchema:
             raise ValueError("the schema is nested too deeply") from None
 
     def cannot_read(self, writer: AvroSchema) -> list[str]:
-        """Return the reasons why data of `writer` cannot be read with this schema."""
+        """Return the reasons why data of `writer` cannot be read with this schema; empty if it can."""
         return AvroReader(self.named, writer.named).differences(self.parsed, writer.parsed)
 
 

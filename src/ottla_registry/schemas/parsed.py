@@ -15,16 +15,16 @@ class ReferencedSchema(NamedTuple):
 
 
 class ParsedSchema(Protocol):
-    """A valid schema."""
+    """A parsed schema of any type, which is valid."""
 
     @property
     def canonical(self) -> str:
-        """The text that is stored for requests without `normalize=true`."""
+        """The text that is stored unless the request or the subject's config sets `normalize`."""
 
     @property
     def normalized(self) -> str:
-        """The text that is stored for requests with `normalize=true`: schemas that differ only in insignificant parts,
-        such as the order of properties, have the same text.
+        """The text that is stored if the request or the subject's config sets `normalize`: schemas that differ only in
+        insignificant parts, such as the order of properties, have the same text.
         """
 
     def cannot_read(self, writer: Any) -> list[str]:
@@ -32,7 +32,9 @@ class ParsedSchema(Protocol):
 
 
 class Compatibility(Enum):
-    """A compatibility level: which versions are checked, and in which direction."""
+    """A compatibility level. Its value has three flags: whether the new schema must read data of earlier ones, whether
+    earlier schemas must read data of the new one, and whether all earlier versions are checked or only the latest.
+    """
 
     NONE = (False, False, False)
     BACKWARD = (True, False, False)

@@ -92,7 +92,7 @@ class ProtobufSchema:
         return base64.b64encode(self.file.SerializeToString(deterministic=True)).decode()
 
     def cannot_read(self, writer: ProtobufSchema) -> list[str]:
-        """Return the reasons why messages of `writer` cannot be read with this schema."""
+        """Return the reasons why messages of `writer` cannot be read with this schema; empty if they can."""
         return differences(writer.files, self.files)
 
 

@@ -1,4 +1,4 @@
-"""The GUID of a schema, which is the same in every registry. Clients of Confluent's registry may send it in a header.
+"""The GUID of a schema, which is the same in every registry. Producers may write it to a header of their records.
 
 It is Confluent's: the MD5 of the schema's text, references, metadata and rules, in this order.
 """
@@ -17,7 +17,9 @@ RULE_ACTIONS: Final = ("expr", "onSuccess", "onFailure")
 
 
 def guid(text: str, references: Iterable[tuple[str, str, int]], extra: Mapping[str, Any]) -> str:
-    """Return the GUID. `extra` has the metadata and the rule set, if there are any."""
+    """Return the GUID of a schema. `references` are tuples of name, subject and version. `extra` has the metadata and
+    the rule set, if there are any.
+    """
     digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
     for name, subject, version in references:
         digest.update(name.encode() + subject.encode() + version.to_bytes(4, "big", signed=True))

@@ -45,7 +45,7 @@ INHERITED_FIELDS: Final = ("metadata", "ruleSet")
 
 @dataclass(frozen=True)
 class StoredSchema:
-    """A version of a subject."""
+    """A version of a subject, with the schema's text, id and references, as the topic stores it."""
 
     subject: str
     version: int
@@ -73,17 +73,17 @@ class StoredSchema:
 
     @property
     def properties(self) -> dict[str, Any] | None:
-        """The properties of the metadata; None without metadata."""
+        """The properties in the metadata; None if there are none."""
         metadata = self.field("metadata")
         properties = metadata.get("properties") if isinstance(metadata, dict) else None
         return properties if isinstance(properties, dict) else None
 
     def metadata_property(self, name: str) -> Any:
-        """Return a property of the metadata; None without it."""
+        """Return the value of a property in the metadata; None if it has no such property."""
         return (self.properties or {}).get(name)
 
     def with_deleted(self) -> StoredSchema:
-        """Return the version after a soft deletion."""
+        """Return a copy that is marked as soft-deleted."""
         return replace(self, deleted=True)
 
     def to_json(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def mode_key(subject: str | None) -> bytes:
 
 
 def context(name: str) -> Record:
-    """Return the record of a context."""
+    """Return the record that adds a context to the topic."""
     document = {"tenant": TENANT, "context": name}
     return dumps({"keytype": "CONTEXT", **document, "magic": 0}), dumps(document)
 

@@ -44,7 +44,7 @@ class SchemasTopic:
         configs: configs of the clients by Kafka's names, such as bootstrap.servers.
         topic: the name of the topic.
         replication_factor: the replication factor if the topic is created; at most the number of brokers.
-        timeout_ms: maximum time in milliseconds of an append, and of reading to the end.
+        timeout_ms: time limit in milliseconds of each request, and of waiting until records are applied.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SchemasTopic:
         self._exits = AsyncExitStack()
 
     async def start(self) -> None:
-        """Create the topic if it is missing, and read it. Raises KafkaError, or RestError after a timeout."""
+        """Create the topic if it is missing, and read it. Raises KafkaError or RestError if that fails or times out."""
         async with AsyncExitStack() as exits:
             await exits.enter_async_context(self._admin)
             await self._ensure_topic()

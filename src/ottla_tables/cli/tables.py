@@ -1,7 +1,7 @@
 """`ottla tables`: write topics to Iceberg, Delta or Parquet tables, and query them with SQL.
 
-The topic config ottla.table.format selects the topics: iceberg, delta or parquet. `run` reads the log segments of the
-brokers on this machine, and commits each record exactly once.
+`run` writes the topics whose config ottla.table.format is iceberg, delta or parquet. It reads the log segments of the
+brokers on this machine, and commits each record exactly once. `query` reads any topic.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ COMMAND = Command(
             (
                 *PLACE,
                 Repeatable("--topic TOPIC", "topic to write (default: all topics with ottla.table.format)"),
-                Flag("--once", "write all records that the topics contain now, and exit"),
-                Flag("--until-eof", "also stop at the end of standard input (set by brokers that start the writer)"),
+                Flag("--once", "write all committed records that are not in the tables yet, and exit"),
+                Flag("--until-eof", "stop also at the end of standard input, as brokers require; ignored with --once"),
             ),
         ),
         Action(

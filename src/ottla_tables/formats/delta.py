@@ -37,11 +37,13 @@ from ottla_tables.synced import SyncedStream, sync
 from ottla_tables.values.arrow_types import grown, lacks
 
 PARTITIONS: Final = "partitions"
-"""The last part of the application id whose version is the number of partitions."""
+"""The last part of the application id whose version is one more than the highest partition with an offset."""
 STATISTICS: Final = ("offset", "partition")
 """Columns whose minimum and maximum per file are in the table's log."""
 CLOCK_TOLERANCE_MS: Final = 1000
-"""Maximum time in milliseconds between the caller's look at the clock and that of `DeltaLakeTable.expire`."""
+"""Time in milliseconds that `DeltaLakeTable.expire` subtracts before it rounds up to hours, because its caller has read
+the clock a little earlier.
+"""
 
 
 class DeltaLakeTable:
@@ -114,7 +116,7 @@ class DeltaLakeTable:
         return self._offsets
 
     def load(self) -> Snapshot:
-        """Load the newest version."""
+        """Load the newest version of the table, and return its files and offsets."""
         self._table.update_incremental()
         actions = pa.table(self._table.get_add_actions(flatten=False)).to_pylist()
         files = tuple(
@@ -237,8 +239,8 @@ class DeltaLakeTable:
         ]
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete files that were removed before this time. The time until now is rounded up to whole hours, which are
-        the unit of delta-rs, so that no file is deleted too early.
+        """Delete files that were removed before this time. The time until now, less `CLOCK_TOLERANCE_MS`, is rounded up
+        to whole hours, which are the unit of delta-rs.
         """
         elapsed_ms = now_ms() - older_than_ms - CLOCK_TOLERANCE_MS
         hours = max(0, -(-elapsed_ms // 3_600_000))

@@ -18,10 +18,10 @@ CATALOG_FILE: Final = "catalog.db"
 
 
 class TableFactory:
-    """Opens tables.
+    """Opens the tables of topics, and creates those that do not exist.
 
     Args:
-        directory: of tables without a location, and of the SQLite catalog.
+        directory: for tables without ottla.table.location, and for the SQLite catalog (the default catalog).
         properties: further properties of catalogs, object stores and the schema registry, such as credentials.
     """
 
@@ -40,7 +40,7 @@ class TableFactory:
             return None
 
     def open(self, owner: TableIdentity, config: TableConfig, schema: Any | None, suffix: str = "") -> Table:
-        """Open the table of a topic. If it does not exist and there is a schema, create it.
+        """Open the table of a topic. If it does not exist, create it with `schema`.
 
         Args:
             owner: the topic.

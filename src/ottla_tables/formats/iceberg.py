@@ -195,7 +195,7 @@ class IcebergTable:
         )
 
     def load(self) -> Snapshot:
-        """Load the newest version."""
+        """Load the newest version of the table, and return its files and offsets."""
         self._table = self._catalog.load_table(self._identifier)
         self._base = self._table.current_snapshot()
         files = tuple(

@@ -91,12 +91,12 @@ class Table(Protocol):
         ...
 
     def load(self) -> Snapshot:
-        """Load the newest version, which the next commit is based on."""
+        """Load the newest version, which the next commit is based on. Return its files and offsets."""
         ...
 
     def open_file(self, name: str, directory: str) -> tuple[str, Any]:
         """Create a data file. Return its path and a binary stream. `directory`: the partition's directory, such as
-        `day=5`.
+        `day=5`; empty for a table without partition columns.
         """
         ...
 

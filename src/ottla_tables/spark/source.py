@@ -49,8 +49,8 @@ class LogPartition(InputPartition):
     """The task that reads records of the log, up to `ends`.
 
     Args:
-        starts: the offsets after the table.
-        ends: the next offsets after the records to read.
+        starts: the first offset to read of each partition, which follows those in the table.
+        ends: the offset of each partition at which to stop; it is not read.
         topic: the topic.
         columns: the schema of the table.
         widens: whether its columns of numbers may get wider types.
@@ -123,12 +123,12 @@ class TableSource:
         self._properties = dict(properties.load(config)) if config else {}
 
     def schema(self) -> StructType:
-        """Return the columns of the table."""
+        """Return the columns of the table as a schema of Spark."""
         with self._planned() as (_, read):
             return _spark_schema(read.converter.schema)
 
     def reader(self, schema: StructType) -> TableReader:
-        """Return the reader of these columns."""
+        """Return a reader of the topic's rows with these columns."""
         return TableReader(self, schema)
 
     def partitions(self, schema: StructType) -> list[InputPartition]:
@@ -206,7 +206,7 @@ class TableReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the tasks."""
+        """Plan the tasks of the read, and return them."""
         return self._source.partitions(self._schema)
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:

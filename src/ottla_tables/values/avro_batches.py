@@ -172,8 +172,9 @@ class BatchDecoder:
         self._steps = [self._step(field["type"]) for field in schema["fields"]]
 
     def decode(self, values: Any) -> dict[str, Any]:
-        """Return an Arrow array for each field of the records. `values` are the records in binary form, each after the
-        header with its schema id. Raises MalformedBatchError if one does not match the schema.
+        """Return an Arrow array for each field of the records; None for a field of type null. `values` are the records
+        in binary form, each after the header with its schema id. Raises MalformedBatchError if one does not match the
+        schema.
         """
         _, offsets, data = values.buffers()
         bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)

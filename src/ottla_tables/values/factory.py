@@ -1,4 +1,4 @@
-"""Chooses the conversion of a topic's records by ottla.table.schema."""
+"""Chooses the converter of a topic's records by ottla.table.schema."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CA: Final = f"{REGISTRY_PREFIX}ssl.ca.location"
 
 
 class ConverterFactory:
-    """Opens conversions.
+    """Creates the converters of topics.
 
     Args:
-        properties: of the schema registry for topics whose config names none: `schema.registry.url`,
-            `schema.registry.basic.auth.user.info` and `schema.registry.ssl.ca.location`.
+        properties: those of the schema registry: `schema.registry.url` (for topics whose config names no URL),
+            `schema.registry.basic.auth.user.info` (sent to this URL only) and `schema.registry.ssl.ca.location`.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -35,8 +35,8 @@ class ConverterFactory:
         return self.converter(topic, schema, None).schema
 
     def converter(self, topic: str, schema: str, table: Any | None, *, widens: bool = True) -> RowConverter:
-        """Return the conversion. Raises ConfigurationError if the config is not supported, and KafkaError if the
-        schema registry does not respond or its latest schema cannot be used.
+        """Return the converter of a topic's records. Raises ConfigurationError if the config is not supported, and
+        KafkaError if the schema registry does not respond or its latest schema cannot be used.
 
         Args:
             topic: the topic's name.

@@ -54,7 +54,7 @@ def open_schema(registry: SchemaRegistryClient, schema: Schema) -> ValueSchema:
 
 
 class RegistryConverter:
-    """Rows with a column per field of the latest schema.
+    """Converts records to rows with a column per field of the latest schema.
 
     Args:
         registry: the client of the schema registry.

@@ -1,4 +1,4 @@
-"""The interface of conversions from records to rows, and the conversions to bytes and text."""
+"""The interface of converters from records to rows, and the converters to bytes and text."""
 
 from __future__ import annotations
 
@@ -127,6 +127,6 @@ def _halve(records: Any, convert: Any, good: list[Any], bad: list[Any], selectio
 
 
 def dead_letters(records: Any, error: str) -> Any:
-    """Return records as dead letters."""
+    """Return records as dead letters, all with the same error."""
     errors = pa.array([error] * records.num_rows, pa.string())
     return pa.RecordBatch.from_arrays([*records.columns, errors], schema=DEAD_LETTER)

@@ -67,12 +67,12 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
         "Maximum bytes per partition in a fetch, and thus the maximum size of a message.",
     )
     fetch_min_bytes: Final = Option(
-        1, integer(0, MAX_INT), "Minimum number of bytes for which the broker waits before it responds to a fetch."
+        1, integer(0, MAX_INT), "Minimum number of bytes that the broker waits for, at most fetch.wait.max.ms."
     )
     fetch_wait_max_ms: Final = Option(
         100, integer(0, MAX_INT), "Maximum time in ms that the broker waits for fetch.min.bytes."
     )
-    num_consumer_fetchers: Final = Option(1, integer(1, MAX_INT), "Number of fetcher threads per broker.")
+    num_consumer_fetchers: Final = Option(1, integer(1, MAX_INT), "Maximum number of fetcher threads per broker.")
     queued_max_message_chunks: Final = Option(
         2,
         integer(1, MAX_INT),
@@ -81,8 +81,12 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     refresh_leader_backoff_ms: Final = Option(
         200, integer(0, MAX_INT), "Delay in ms before leaders are looked up again."
     )
-    auto_commit_enable: Final = Option(True, boolean, "Whether offsets are committed periodically.")
-    auto_commit_interval_ms: Final = Option(60_000, integer(1, MAX_INT), "Interval in ms between automatic commits.")
+    auto_commit_enable: Final = Option(
+        True, boolean, "Whether offsets are committed periodically, and before a rebalance and at shutdown."
+    )
+    auto_commit_interval_ms: Final = Option(
+        60_000, integer(1, MAX_INT), "Interval in ms between periodic commits if auto.commit.enable is true."
+    )
     auto_offset_reset: Option[str] = Option(
         "largest",
         one_of(SMALLEST, "largest"),
@@ -119,7 +123,7 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
         1_000, integer(0, MAX_INT), "Delay in ms before a request to the coordinator is retried."
     )
     offsets_channel_socket_timeout_ms: Final = Option(
-        10_000, integer(1, MAX_INT), "Response timeout of the coordinator in ms."
+        10_000, integer(1, MAX_INT), "Connection and response timeout of the coordinator in ms."
     )
     offsets_commit_max_retries: Final = Option(
         5,

@@ -37,7 +37,7 @@ _BYTES = DefaultDecoder()
 
 
 class ConsumerConnector:
-    """A member of a group. Thread-safe."""
+    """A member of a group, which creates the streams of its messages. Thread-safe."""
 
     def __init__(self, config: ConsumerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config

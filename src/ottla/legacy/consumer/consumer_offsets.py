@@ -104,7 +104,9 @@ class OffsetsChannel:
         self._retrying(retries, lambda to: _check(to.commit_offsets(request).errors.values()))
 
     def fetch(self, partitions: Iterable[TopicPartition], retries: int) -> dict[TopicPartition, int]:
-        """Return committed offsets, fetched with OffsetFetch version 1. Raises KafkaError if all attempts fail."""
+        """Return committed offsets (-1: none), fetched with OffsetFetch version 1. Raises KafkaError if all attempts
+        fail.
+        """
         request = OffsetFetchRequest(self._config.group_id, list(partitions))
         offsets: dict[TopicPartition, int] = {}
 

@@ -34,7 +34,8 @@ VERSION: Final = 0
 
 class SimpleConsumer:
     """Sends requests to one broker. Thread-safe. `so_timeout` is the time limit in milliseconds for connecting, for
-    sending and for receiving; `max_wait` of a fetch must be less.
+    sending and for receiving; `max_wait` of a fetch must be less. `buffer_size` is the size of the socket's receive
+    buffer in bytes (-1: the system default).
     """
 
     def __init__(
@@ -95,7 +96,9 @@ class SimpleConsumer:
         return api.TopicMetadataResponse(tuple(_topic(topic, nodes) for topic in response.topics))
 
     def find_coordinator(self, request: api.ConsumerMetadataRequest) -> api.ConsumerMetadataResponse:
-        """Return the coordinator of a group, which stores the offsets that are committed with version 1."""
+        """Return the coordinator of a group, which stores the offsets that are committed with version 1; or the error
+        code, if it is not available.
+        """
         response = self._request(find_coordinator.FindCoordinatorRequest(key=request.group))
         coordinator = None if response.error_code else Node(response.node_id, response.host, response.port)
         return api.ConsumerMetadataResponse(coordinator, response.error_code)

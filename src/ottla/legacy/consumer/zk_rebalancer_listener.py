@@ -172,7 +172,11 @@ class ZKRebalancerListener:
                     if self._rebalance():
                         return
                 except KafkaError as error:
-                    log.info("Consumer %s: an attempt to rebalance failed: %s", self._id, error)
+                    log.info(
+                        "Consumer %s: an attempt to rebalance failed; retrying up to rebalance.max.retries: %s",
+                        self._id,
+                        error,
+                    )
                 self._stopped.wait(self._config.rebalance_pause)
         raise ConsumerRebalanceFailedError(
             f"{self._id} can't rebalance after {self._config.rebalance_max_retries} retries"
@@ -188,7 +192,7 @@ class ZKRebalancerListener:
         if self._stopped.is_set():
             return True
         if not view.brokers:
-            log.warning("Consumer %s cannot be assigned partitions: no brokers are registered in ZooKeeper", self._id)
+            log.warning("Consumer %s is assigned no partitions until a broker is registered in ZooKeeper", self._id)
             self._seen = view
             return True
         decision = ASSIGNORS[self._config.partition_assignment_strategy](view.context)

@@ -35,7 +35,8 @@ class BrokerPartitionInfo:
 
     def get_broker_partition_info(self, topic: str) -> list[PartitionAndLeader]:
         """Return the partitions of a topic, sorted by number. Metadata that is not cached is fetched first. Raises
-        BrokerNotAvailableError if no broker responds, and UnknownTopicOrPartitionError if the response lacks the topic.
+        BrokerNotAvailableError if no broker responds, and UnknownTopicOrPartitionError if the response has an error for
+        the topic, or no partitions of it.
         """
         if topic not in self._topics:
             self.update_info({topic})
@@ -56,7 +57,11 @@ class BrokerPartitionInfo:
         leaders = set()
         for topic in response.topics:
             if topic.error_code:
-                log.warning("Error while fetching metadata of topic %s: %s", topic.name, _error(topic.error_code))
+                log.warning(
+                    "Error in the metadata of topic %s; continuing with cached metadata, if any: %s",
+                    topic.name,
+                    _error(topic.error_code),
+                )
             else:
                 self._topics[topic.name or ""] = topic
             leaders |= {nodes[p.leader_id] for p in topic.partitions if p.leader_id in nodes}

@@ -35,7 +35,7 @@ class ClientUtils:
                 return producer.request(request)
             except KafkaError as error:
                 log.warning(
-                    "Fetching topic metadata for topics %s from broker %s:%d failed: %s",
+                    "Cannot fetch metadata of topics %s from broker %s:%d; trying another broker, if any: %s",
                     ", ".join(sorted(topics)),
                     host,
                     port,

@@ -167,7 +167,11 @@ class DefaultEventHandler:
         try:
             self.broker_partition_info.update_info(topics)
         except errors.KafkaError as error:
-            log.error("Cannot fetch the metadata of %s; using cached metadata: %s", listed(sorted(topics)), error)
+            log.error(
+                "Cannot fetch the metadata of %s; continuing with cached metadata, if any: %s",
+                listed(sorted(topics)),
+                error,
+            )
         self._sticky.clear()
 
     # Partitioning
@@ -200,7 +204,7 @@ class DefaultEventHandler:
         except (
             Exception
         ) as error:  # a user's partitioner may raise anything; as in Kafka it costs an attempt, not the thread
-            log.warning("Could not choose the partitions of messages: %s", error)
+            log.warning("Could not choose the partitions of messages; this attempt to send them fails: %s", error)
             return None
         return by_broker
 

@@ -39,7 +39,9 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
         "Acknowledgements to wait for. 0: none, 1: that of the leader, -1: those of all in-sync replicas.",
     )
     request_timeout_ms: Final = Option(
-        10_000, integer(1, MAX_INT), "Connection and response timeout of a broker in ms."
+        10_000,
+        integer(1, MAX_INT),
+        "Connection and response timeout of a broker in ms, and with acks -1 the time that it waits for replicas.",
     )
     producer_type: Final = Option(
         "sync",

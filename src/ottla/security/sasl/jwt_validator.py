@@ -94,7 +94,9 @@ class UnsecuredJwtValidator:
 
 
 class JwtValidator:
-    """Validates tokens that are signed with one of the keys. The keys are refreshed in a thread."""
+    """Validates tokens that are signed with a key of `sasl.oauthbearer.jwks.endpoint.url`. The keys are refreshed in a
+    thread.
+    """
 
     def __init__(self, config: OAuthCheckConfig) -> None:
         """Load the keys. Raises StartupError if that fails, or if PyJWT is not installed."""

@@ -25,7 +25,7 @@ from ottla.security.tls.jks import MAGIC, read_jks, reveal_key
 log = logging.getLogger("ottla.net")
 
 EXPIRY_WARNING: Final = timedelta(days=14)
-"""Time before the expiry of a listener's certificate from which on a warning is logged."""
+"""Remaining validity of a listener's certificate below which a warning is logged when it is loaded."""
 KEY_BLOCK: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
 PEM_BLOCK: Final = b"-----BEGIN "
 """Text that every PEM file has, and no other store."""
