@@ -2,8 +2,8 @@
 
 Exactly once: a transaction at the target contains the records and the source offsets up to which records were copied.
 A second process with the same flow uses the same transactional id. So it fences the first one before it reads the
-committed offsets. At least once, with exactly.once.source.support=disabled or a target without transactions: the
-offsets are written after the records are acknowledged.
+committed offsets. At least once, with exactly.once.source.support=disabled, or with preferred and a target without
+transactions: the offsets are written after the records are acknowledged.
 
 After a failure, the session closes its clients. The next session starts at the offsets that are stored at the target.
 """
@@ -59,7 +59,7 @@ class CopyProgress:
         self.records = 0
         self.bytes = 0
         self.lag: int | None = None
-        """The number of records not copied yet, in partitions where it is known; None if it is known of none."""
+        """The lag of the consumer in records, over the partitions where it is known; None until it is known for one."""
 
 
 class _Sent(NamedTuple):
@@ -84,7 +84,10 @@ class _Sent(NamedTuple):
 
 
 class Copier:
-    """One session: a consumer of the source and a producer of the target. `start` it; `async with` closes it."""
+    """Copies records with one consumer of the source and one producer of the target.
+
+    It is of no use after an error. Call `start` first; `async with` closes the clients at the end.
+    """
 
     def __init__(
         self,
@@ -270,7 +273,7 @@ def offsets_topic(flow: Flow) -> str:
 
 
 def transactional_id(flow: Flow) -> str:
-    """Return the id that Kafka Connect uses for the first task of this flow, so that the copier fences that task."""
+    """Return the transactional id of Kafka Connect's first task of this flow, so that the copier fences that task."""
     return f"{flow.name.source}-mm2-MirrorSourceConnector-0"
 
 

@@ -17,7 +17,7 @@ ROLES: Final = {"consumer": ConsumerConfig, "producer": ProducerConfig, "admin":
 ROLE_PREFIXES: Final = tuple(f"{role}." for role in ROLES)
 ENDS: Final = ("source", "target")
 SHARED: Final = ("security.", "ssl.", "sasl.", "bootstrap.servers", "client.dns.lookup", "client.rack")
-"""Client configs, by prefix, that apply to all clusters unless the alias of a cluster precedes them."""
+"""Prefixes of client configs that may be set for all clusters. Those with the alias of a cluster take precedence."""
 
 
 class FlowName(NamedTuple):

@@ -231,5 +231,9 @@ class FlowMirror:
     def _sync_failed(self, error: BaseException) -> None:
         cluster = self._syncs_cluster.alias
         log.warning(
-            "%s: cannot write an offset sync to topic %s on %s: %s", self.flow.name, self._syncs_topic, cluster, error
+            "%s: cannot write an offset sync to topic %s on %s; group offsets are translated less exactly: %s",
+            self.flow.name,
+            self._syncs_topic,
+            cluster,
+            error,
         )

@@ -204,7 +204,7 @@ class TopicMirror:
             self._without_acls = True
             return
         if created:
-            log.info("%s: created %d ACLs of topics", self._flow.name, len(created))
+            log.info("%s: created %d ACLs of topics at the target", self._flow.name, len(created))
         self._warn(failed, "create ACL")
 
     def _is_acl_copied(self, acl: ACL) -> bool:

@@ -111,7 +111,7 @@ class SchemaRegistryClient:
         return self._send("GET", f"/subjects/{_quoted(subject)}/versions/latest", _registered)
 
     def subjects(self) -> list[str]:
-        """Return all subjects."""
+        """Return the names of all subjects."""
         return self._send("GET", "/subjects", _subjects)
 
     def references(self, schema: Schema) -> dict[str, Schema]:

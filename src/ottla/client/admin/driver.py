@@ -2,7 +2,7 @@
 modules of this package.
 
 A call is about many keys (topics, partitions, groups…). If some keys fail with a retriable error, only these are sent
-again. In the end the first failure is raised, with a note that lists all failed keys. If the caller passes a dictionary
+again. In the end the first failure is raised, with a note that lists the failed keys. If the caller passes a dictionary
 `errors`, failures are put into it by key instead, and the successes are returned. Kafka's `AdminApiDriver`,
 `AdminApiHandler` and `AdminApiLookupStrategy`.
 """

@@ -274,7 +274,7 @@ class Metadata:
                 self._requested.set()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for `seconds`, or until a topic is used for the first time, as Kafka's client does."""
+        """Wait for `seconds`, or until a call waits for a topic that has not been requested, as Kafka's client does."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._new_topic.wait()

@@ -110,7 +110,7 @@ class Sender:
             try:
                 next_look = self._send_ready()
             except Exception:  # a bug must be logged, not block every record
-                log.exception("Unexpected error while sending batches; retrying")
+                log.exception("Unexpected error while sending batches; retrying within 1 s")
                 next_look = self._clock.monotonic() + 1.0
             await self._clock.wait(self._wakeup, next_look)
             self._wakeup.clear()

@@ -84,7 +84,7 @@ class TransactionManager:
                 self._restart_sequences(sequences)
 
     def restart(self, producer_id: int, epoch: int) -> None:
-        """Use the producer id and epoch that the coordinator has returned. No batch is in flight."""
+        """Use the producer id and epoch that the coordinator has returned. No batch may be in flight."""
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self._partitions.clear()
         self.producer_id, self.epoch = producer_id, epoch
