@@ -2,8 +2,8 @@
 
 Exactly once: a transaction at the target contains the records and the source offsets up to which records were copied.
 A second process with the same flow uses the same transactional id. So it fences the first one before it reads the
-committed offsets. At least once, with exactly.once.source.support=disabled, or with preferred and a target without
-transactions: the offsets are written after the records are acknowledged.
+committed offsets. At least once, if exactly.once.source.support is disabled or preparing, or if it is preferred and the
+target has no transactions: the offsets are written after the records are acknowledged.
 
 After a failure, the session closes its clients. The next session starts at the offsets that are stored at the target.
 """
@@ -53,7 +53,7 @@ class CopiedRecords(NamedTuple):
 
 
 class CopyProgress:
-    """The progress of a flow since its start."""
+    """The progress of a flow since its start: copied records, bytes of keys, values and headers, and the lag."""
 
     def __init__(self) -> None:
         self.records = 0

@@ -91,7 +91,7 @@ class SchemaIds:
 
 
 class SchemaSerializer:
-    """The base of the serializers of all schema types."""
+    """Base class of the serializers of all schema types: it has their schema ids and subject names."""
 
     def __init__(self, ids: SchemaIds, names: SubjectNames) -> None:
         self._ids = ids

@@ -126,7 +126,7 @@ class AdminDriver:
         self.registry.close()
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """Return the client's metrics: `{group: {name: value}}`, or with `raw` MetricName → KafkaMetric."""
+        """Return the client's metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}`."""
         return dict(self.registry.metrics) if raw else dict(self.registry.values())
 
     # Calls

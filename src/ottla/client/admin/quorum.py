@@ -45,7 +45,7 @@ class RaftVoterEndpoint(NamedTuple):
 
 
 class QuorumAdmin(AdminDriver):
-    """Admin calls for Kafka's controllers."""
+    """Admin calls for KRaft controllers."""
 
     async def unregister_broker(self, broker_id: int, timeout_ms: float | None = None) -> None:
         """Unregister a broker that was shut down permanently: the KRaft controllers remove its registration."""

@@ -58,7 +58,7 @@ class Coordinator:
         retry_backoff_max: float | None = None,
     ) -> None:
         self.group_id = group_id or ""
-        """The group id or the transactional id."""
+        """The group id or the transactional id; empty if there is none."""
         self.kind = kind
         self.connections = connections
         self.metadata = metadata

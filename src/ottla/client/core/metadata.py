@@ -69,7 +69,7 @@ def error_text(error: type[errors.KafkaError], operation: ACLOperation, topic: s
 
 
 class Cluster:
-    """A snapshot of brokers and topics."""
+    """An immutable snapshot of brokers and topics. `controller_id` is -1 if the controller is unknown."""
 
     __slots__ = ("cluster_id", "controller_id", "nodes", "topics")
 

@@ -40,7 +40,7 @@ FAREWELL_SECONDS: Final = 0.5
 
 
 class Telemetry:
-    """The telemetry of one client."""
+    """Pushes the metrics of one client. `resource` contains labels of the client, such as its group id."""
 
     def __init__(self, connections: Connections, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._connections = connections

@@ -329,7 +329,7 @@ class Accumulator:
         return made
 
     def retire(self, batch: ProducerBatch) -> None:
-        """Release the memory of a batch that has a result."""
+        """Release the memory of a batch that was acknowledged, has failed, or was split."""
         with self.lock:
             self.incomplete.pop(batch, None)
             buffer, batch.buffer = batch.buffer, None

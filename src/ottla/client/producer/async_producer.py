@@ -52,7 +52,7 @@ class KafkaProducer(ProducerCalls):
         """Set when stop() was cancelled, so that it no longer waits for pending records."""
 
     async def start(self) -> None:
-        """Start the background tasks."""
+        """Start the background tasks. Must be called before records are sent."""
         self._loop = asyncio.get_running_loop()
         await self._core.start()
         self._core.direct.enabled = self._core.is_plain and not self._closed

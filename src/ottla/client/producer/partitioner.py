@@ -44,14 +44,14 @@ class RoundRobin:
         self._next: dict[str, int] = {}
 
     def partition(self, topic: str, available: Sequence[int]) -> int:
-        """Return the next partition of a topic."""
+        """Return the next of the available partitions of a topic."""
         turn = self._next.get(topic, -1) + 1
         self._next[topic] = turn
         return available[turn % len(available)]
 
 
 class PartitionRequest(NamedTuple):
-    """The arguments of a user's partitioner."""
+    """A record whose partition the application chooses, before and after serialization, and the topic's partitions."""
 
     topic: str
     key: Any

@@ -50,7 +50,7 @@ long.
 
 
 class Sender:
-    """The sender of one producer."""
+    """Sends the batches of one producer in a background task, and completes their results."""
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ class TransactionManager:
         sequences.in_flight.append(batch)
 
     def acknowledged(self, batch: ProducerBatch) -> None:
-        """Handle the acknowledgement of a batch."""
+        """Remove an acknowledged batch from those in flight, and record its last sequence number."""
         sequences = self._sequences(batch.tp)
         if batch in sequences.in_flight:
             sequences.in_flight.remove(batch)

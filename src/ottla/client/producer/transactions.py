@@ -71,7 +71,7 @@ FATAL: Final = (
 
 
 class State(enum.Enum):
-    """The state of a transactional producer."""
+    """The state of a transactional producer. The values are texts for error messages."""
 
     NEW = "init_transactions() has not been called"
     READY = "no transaction is open"

@@ -58,7 +58,7 @@ class MeasuredPartition(NamedTuple):
 
 
 class FetchMetrics:
-    """The fetch metrics of one consumer."""
+    """The fetch metrics of one consumer. `lag_of` returns the lag of a partition in records; None if unknown."""
 
     def __init__(self, metrics: Metrics, lag_of: Callable[[PartitionState], int | None]) -> None:
         self._metrics = metrics

@@ -149,7 +149,7 @@ class ConsumerMembership(Membership):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the broker considers the consumer a member."""
+        """Whether the consumer is a member, as far as it knows."""
         return self.state in IS_MEMBER
 
     @property

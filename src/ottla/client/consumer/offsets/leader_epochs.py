@@ -41,7 +41,7 @@ not support the request.
 
 
 class LeaderEpochs:
-    """The lookups of leader epochs of one consumer."""
+    """Looks up the end offsets of leader epochs at the leaders of partitions."""
 
     def __init__(self, connections: Connections, metadata: Metadata) -> None:
         self.connections = connections
