@@ -84,9 +84,9 @@ class _Sent(NamedTuple):
 
 
 class Copier:
-    """Copies records with one consumer of the source and one producer of the target.
+    """One session of copying, with a consumer of the source and a producer of the target. It ends with an error.
 
-    It is of no use after an error. Call `start` first; `async with` closes the clients at the end.
+    Call `start` first. `async with` closes the clients at the end.
     """
 
     def __init__(

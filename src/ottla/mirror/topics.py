@@ -47,7 +47,7 @@ class TopicMirror:
         self._without_acls = False
 
     def is_copied(self, topic: str) -> bool:
-        """Return whether a topic of the source is copied: it is selected, not internal, and not a copy from the target."""
+        """Return whether a topic of the source is copied: it is selected, not internal, and not from the target."""
         config = self._config
         selected = matches(config.topics, topic) and not matches(config.topics_exclude, topic)
         if config.heartbeats_replication_enabled and self._policy.is_heartbeats_topic(topic):

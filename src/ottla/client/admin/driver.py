@@ -270,7 +270,9 @@ class AdminDriver:
             is_slow = time.monotonic() + delay - began >= SLOW_SECONDS and not isinstance(last, retried_briefly)
             if is_slow and not has_warned and not self.connections.is_failing:
                 has_warned = True
-                log.warning("Retrying for up to %g s: %s (client.id=%s)", limit, last, self.connections.client_id)
+                log.warning(
+                    "Retrying until the call has taken %g s: %s (client.id=%s)", limit, last, self.connections.client_id
+                )
             if last.refresh_metadata:
                 self.metadata.request_update()
             await asyncio.sleep(delay)

@@ -289,7 +289,7 @@ class Metadata:
             if response.error_code:
                 raise errors.for_code(response.error_code)
         except errors.KafkaError as error:
-            log.debug("Cannot refresh the metadata: %s", error)
+            log.debug("Cannot refresh the metadata; retrying after the backoff: %s", error)
             self.error = error
             self._failed(error)
             return False

@@ -84,7 +84,7 @@ class Telemetry:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await self._push(self._subscription, terminating=True)
             except (errors.KafkaError, TimeoutError) as error:
-                log.debug("Could not push the last metrics: %r", error)
+                log.debug("Could not push the last metrics before closing: %r", error)
 
     async def _run(self) -> None:
         while True:
@@ -100,7 +100,7 @@ class Telemetry:
                 self._subscribed.set()
                 return
             except errors.KafkaError as error:
-                log.debug("Client telemetry failed; retrying later: %s", error)
+                log.debug("Client telemetry failed; retrying in a minute: %s", error)
                 await self._sleep(RETRY_SECONDS)
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:

@@ -80,7 +80,12 @@ class LeaderEpochs:
             if not error.retriable:
                 raise
             partitions = ", ".join(map(str, requested))
-            log.debug("Cannot look up the end offsets of leader epochs of %s at node %d: %s", partitions, node, error)
+            log.debug(
+                "Cannot look up the end offsets of leader epochs of %s at node %d; retrying: %s",
+                partitions,
+                node,
+                error,
+            )
             return
         for topic in response.topics:
             for p in topic.partitions:
