@@ -20,8 +20,8 @@ class SensorOwner(Protocol):
 
 
 class Sensor:
-    """Passes each recorded value to its statistics and to its parents. Thread-safe: it holds the lock of its `Metrics`
-    object meanwhile.
+    """Passes each recorded value to its statistics and to its parents. Thread-safe: `record` holds the lock of the
+    `Metrics` object.
     """
 
     __slots__ = ("_guard", "_last_used", "_metrics", "_recorders", "_records", "_stats", "name", "parents")

@@ -166,7 +166,7 @@ class Copier:
             await self.copy_next()
 
     async def copy_next(self) -> None:
-        """Wait for records for up to consumer.poll.timeout.ms; copy them, and those that arrive meanwhile."""
+        """Wait for records for up to consumer.poll.timeout.ms. Copy them, and those that are fetched while they are sent."""
         self._assign()
         polled = await self._poll(self._flow.config.consumer_poll_timeout_ms)
         if not polled:
@@ -202,7 +202,7 @@ class Copier:
             return {}
 
     async def _send_available(self, polled: dict[TopicPartition, Columns]) -> list[_Sent]:
-        """Send these records and those that were fetched meanwhile, within the limits of a transaction."""
+        """Send these records, and those that are fetched in the meantime, until a limit of a transaction is reached."""
         deadline = time.monotonic() + TRANSACTION_SECONDS
         sent: list[_Sent] = []
         size = 0

@@ -57,7 +57,8 @@ class FlowMirror:
             self._copier.stop()
 
     async def prepare(self) -> None:
-        """Create MirrorMaker's own topics, and the copied topics at the target.
+        """Create MirrorMaker's own topics, and the copied topics at the target. If the flow is not enabled, create only
+        the heartbeats topic.
 
         Raises KafkaError if a request fails, or if one of MirrorMaker's own topics cannot be created. If a copied topic
         cannot be created, a warning is logged.

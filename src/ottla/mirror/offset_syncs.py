@@ -61,7 +61,7 @@ class SyncSelector:
 
 
 class OffsetSyncStore:
-    """Translates offsets with the recorded syncs. The older they are, the fewer of them it keeps."""
+    """Translates offsets with the recorded syncs. Of older syncs, it keeps fewer than of recent ones."""
 
     def __init__(self) -> None:
         self._syncs: defaultdict[TopicPartition, list[OffsetSync]] = defaultdict(list)

@@ -39,7 +39,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 Errors = dict[Any, errors.KafkaError]
-"""Failures by key."""
+"""The failures of a call about many keys, by key."""
 Shares = tuple[Mapping[int | None, list[Any]], Errors]
 """Keys by the broker to send their request to (None: any broker), and the errors of failed lookups by key."""
 Lookup = Callable[["AdminDriver", list[Any]], Awaitable[Shares]]

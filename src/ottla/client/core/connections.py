@@ -46,8 +46,8 @@ LATEST_REPLACED, with an attempt every REPLACING_STEP. All are fractions of the 
 """
 
 SLOW_SECONDS: Final = 1.5
-"""Time in seconds after which a warning says that a connection attempt is slow, or that a group or transactional id has
-no coordinator.
+"""Time in seconds after which a warning says that a connection attempt is slow, that a group or transactional id has no
+coordinator, or that an admin call is retried.
 """
 SHOWN_REASONS: Final = 3
 """Maximum number of different errors that the warning about unreachable brokers lists."""

@@ -135,6 +135,9 @@ class Metadata:
     ) -> None:
         """Create metadata without any brokers or topics.
 
+        A topic is no longer requested if it has not been used for `topic_idle_ms` (None: no limit). `rebootstrap` is
+        called when refreshes have failed for `rebootstrap_trigger_ms`, or if the broker demands it.
+
         `slow_reason` returns why connection attempts are slow, for the error of a call that times out; empty if they
         are not.
         """

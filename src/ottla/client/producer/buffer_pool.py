@@ -14,7 +14,7 @@ from typing import Final
 from ottla.errors import BufferExhaustedError, IllegalStateError
 
 MAX_SPARES: Final = 8
-"""Maximum number of buffers of other sizes than batch.size that are kept."""
+"""Maximum number of released buffers of other sizes than batch.size that the pool holds for reuse."""
 
 
 class Waiter:

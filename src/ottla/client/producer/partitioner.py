@@ -65,8 +65,9 @@ class PartitionRequest(NamedTuple):
 
 
 class UserPartitioner:
-    """A partitioner of the application. It has one of three forms: a function as in kafka-python, a method
-    `partition(topic, key, partitions)`, or Java's `partition(topic, key, key_bytes, value, value_bytes, cluster)`.
+    """A partitioner of the application. It has one of three forms: a function `(key, partitions, available)` as in
+    kafka-python, a method `partition(topic, key, partitions)`, or Java's `partition(topic, key, key_bytes, value,
+    value_bytes, cluster)`.
 
     The methods `configure`, `close` and `on_new_batch(topic, cluster, previous_partition)` (Java's before Kafka 4) are
     optional.
