@@ -166,7 +166,7 @@ class Copier:
             await self.copy_next()
 
     async def copy_next(self) -> None:
-        """Wait for records for up to consumer.poll.timeout.ms. Copy them, and those that are fetched while they are sent."""
+        """Wait for records for up to consumer.poll.timeout.ms. Copy them, and those fetched while they are sent."""
         self._assign()
         polled = await self._poll(self._flow.config.consumer_poll_timeout_ms)
         if not polled:
