@@ -84,7 +84,7 @@ class _Sent(NamedTuple):
 
 
 class Copier:
-    """One session of copying, with a consumer of the source and a producer of the target. It ends with an error.
+    """One session of copying, with a consumer of the source and a producer of the target. `stop` or an error ends it.
 
     Call `start` first. `async with` closes the clients at the end.
     """

@@ -38,7 +38,8 @@ class Flow(NamedTuple):
 
 
 class MirrorProperties:
-    """The properties. Options of one flow (`A->B.topics`) take precedence over those of all flows (`topics`).
+    """The properties in a file of MirrorMaker 2. Options of one flow (`A->B.topics`) take precedence over those of all
+    flows (`topics`).
 
     Raises ConfigurationError if `clusters` does not name two or more different aliases, if an option names a flow
     between other clusters, or if a cluster has no `bootstrap.servers`.

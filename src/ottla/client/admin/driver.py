@@ -476,9 +476,7 @@ class ControllerMetadata:
 
 
 def distinct(keys: Iterable[K]) -> list[K]:
-    """Return the keys as a list without duplicates. A single name instead of a list of names means this name, not a
-    list of letters.
-    """
+    """Return the keys as a list without duplicates. A str counts as one key."""
     return [cast(K, keys)] if isinstance(keys, str) else list(dict.fromkeys(keys))
 
 

@@ -111,8 +111,9 @@ class Telemetry:
         return answer
 
     async def _push_while_subscribed(self, subscription: GetTelemetrySubscriptionsResponse) -> None:
-        """Push the metrics at the subscription's interval until a push fails. The first push is at a random time, so
-        that clients that start together do not push together. Without metrics to push, only wait for one interval.
+        """Push the metrics at the subscription's interval, also after a push that was too large or throttled; raise
+        other errors. The first push is at a random time, so that clients that start together do not push together.
+        Without metrics to push, only wait for one interval.
         """
         interval = subscription.push_interval_ms / 1000
         if not subscription.requested_metrics:

@@ -59,7 +59,7 @@ class KafkaProducer(ProducerCalls):
 
     async def stop(self, timeout: float | None = None) -> None:
         """Send pending records within `timeout` seconds (None: no limit), and stop. Records that are still pending then
-        fail. An open transaction is aborted. May be called repeatedly.
+        fail. An open transaction is aborted if possible. May be called repeatedly.
 
         If stop() is cancelled, the producer stops in the background, without waiting for pending records.
         """
