@@ -121,7 +121,7 @@ class TracingProducerInterceptor(ProducerInterceptor):
 
 class TracingConsumerInterceptor(ConsumerInterceptor):
     """Creates a span `poll TOPIC` for the records of each topic that a poll returns, with links to the spans of their
-    sends.
+    sends (of the first MAX_LINKS records).
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:

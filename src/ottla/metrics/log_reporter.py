@@ -19,8 +19,8 @@ JOIN_SECONDS: Final = 5.0
 
 
 class LoggingReporter:
-    """Logs all metrics except 0.0 and NaN every `interval` seconds, and when the client is closed. The logger is
-    `ottla.metrics`, the level INFO.
+    """Logs all metrics whose values are not 0.0 or NaN, every `interval` seconds and when the client is closed. The
+    logger is `ottla.metrics`, the level INFO.
     """
 
     def __init__(self, interval: float = INTERVAL_SECONDS) -> None:
@@ -49,7 +49,7 @@ class LoggingReporter:
             self.write()
 
     def write(self) -> None:
-        """Log the current values of all metrics except 0.0 and NaN: one line for each group that has such values."""
+        """Log the values that are not 0.0 or NaN: one line for each group that has such values."""
         assert self._metrics is not None
         for group, values in self._metrics.values().items():
             line = " ".join(f"{name}={value}" for name, value in sorted(values.items()) if _is_significant(value))

@@ -60,7 +60,7 @@ Gauge = Callable[[], Any]
 
 
 class KafkaMetric:
-    """A metric that is registered in a `Metrics` object."""
+    """A metric of a `Metrics` object: its name, and the source of its value."""
 
     __slots__ = ("_clock", "_config", "_guard", "_source", "metric_name")
 

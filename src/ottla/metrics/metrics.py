@@ -69,7 +69,7 @@ class Metrics:
         self.config = config
         self.clock = clock
         self.namespace = namespace
-        """The prefix of all metrics, such as kafka.producer. It is the JMX domain in Kafka."""
+        """The prefix of the names in Prometheus' format, such as kafka.producer. In Kafka it is the JMX domain."""
         self.tags: Mapping[str, str] = dict(tags or {})
         self.reporters: list[MetricsReporter] = list(reporters)
         self._metrics: dict[MetricName, KafkaMetric] = {}

@@ -44,7 +44,9 @@ class PrometheusReporter:
         """Do nothing: the last values of a closed client can be read until another client is added."""
 
     def text(self) -> str:
-        """Return the metrics of all clients that were passed to `init` in Prometheus' text format, version 0.0.4."""
+        """Return the clients' metrics in Prometheus' text format, version 0.0.4. They include the last values of a
+        closed client until another client is added.
+        """
         return text_of(self._registries)
 
 

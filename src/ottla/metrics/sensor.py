@@ -20,7 +20,9 @@ class SensorOwner(Protocol):
 
 
 class Sensor:
-    """A sensor of a `Metrics` object. Any thread may record values, because the sensor uses the lock of that object."""
+    """Passes each recorded value to its statistics and to its parents. Thread-safe: `record` holds the lock of the
+    `Metrics` object.
+    """
 
     __slots__ = ("_guard", "_last_used", "_metrics", "_recorders", "_records", "_stats", "name", "parents")
 

@@ -121,7 +121,10 @@ class CheckpointMirror:
         committed = await self._source.admin.list_group_offsets(self._groups, errors=failed)
         for group, error in failed.items():
             log.warning(
-                "%s: cannot read the committed offsets of group %s at the source: %s", self._flow.name, group, error
+                "%s: cannot read the committed offsets of group %s at the source; retrying at the next checkpoint: %s",
+                self._flow.name,
+                group,
+                error,
             )
         new = [c for group, offsets in committed.items() for c in self._translated(group, offsets)]
         futures = [await self._target.producer.send(self.topic, c.value(), c.key(), partition=0) for c in new]
@@ -147,7 +150,12 @@ class CheckpointMirror:
         failed: Errors = {}
         descriptions = await self._target.admin.describe_consumer_groups(groups, errors=failed)
         for group, error in failed.items():
-            log.warning("%s: cannot describe group %s at the target: %s", self._flow.name, group, error)
+            log.warning(
+                "%s: cannot describe group %s at the target; its offsets are not committed this time: %s",
+                self._flow.name,
+                group,
+                error,
+            )
         for group, description in descriptions.items():
             if description.state in INACTIVE:
                 await self._commit(group)
@@ -163,7 +171,7 @@ class CheckpointMirror:
         for partition, error in failed.items():
             if not isinstance(error, UnknownMemberIdError):  # a member has joined meanwhile
                 log.warning(
-                    "%s: cannot commit the offset of %s for group %s at the target: %s",
+                    "%s: cannot commit the offset of %s for group %s at the target; retrying at the next interval: %s",
                     self._flow.name,
                     partition,
                     group,

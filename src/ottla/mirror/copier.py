@@ -2,8 +2,8 @@
 
 Exactly once: a transaction at the target contains the records and the source offsets up to which records were copied.
 A second process with the same flow uses the same transactional id. So it fences the first one before it reads the
-committed offsets. At least once, with exactly.once.source.support=disabled or a target without transactions: the
-offsets are written after the records are acknowledged.
+committed offsets. At least once, if exactly.once.source.support is disabled or preparing, or if it is preferred and the
+target has no transactions: the offsets are written after the records are acknowledged.
 
 After a failure, the session closes its clients. The next session starts at the offsets that are stored at the target.
 """
@@ -53,13 +53,13 @@ class CopiedRecords(NamedTuple):
 
 
 class CopyProgress:
-    """The progress of a flow since its start."""
+    """The progress of a flow since its start: copied records, bytes of keys, values and headers, and the lag."""
 
     def __init__(self) -> None:
         self.records = 0
         self.bytes = 0
         self.lag: int | None = None
-        """The number of records not copied yet, in partitions where it is known; None if it is known of none."""
+        """The lag of the consumer in records, over the partitions where it is known; None until it is known for one."""
 
 
 class _Sent(NamedTuple):
@@ -84,7 +84,10 @@ class _Sent(NamedTuple):
 
 
 class Copier:
-    """One session: a consumer of the source and a producer of the target. `start` it; `async with` closes it."""
+    """One session of copying, with a consumer of the source and a producer of the target. `stop` or an error ends it.
+
+    Call `start` first. `async with` closes the clients at the end.
+    """
 
     def __init__(
         self,
@@ -163,7 +166,7 @@ class Copier:
             await self.copy_next()
 
     async def copy_next(self) -> None:
-        """Wait for records for up to consumer.poll.timeout.ms; copy them, and those that arrive meanwhile."""
+        """Wait for records for up to consumer.poll.timeout.ms. Copy them, and those fetched while they are sent."""
         self._assign()
         polled = await self._poll(self._flow.config.consumer_poll_timeout_ms)
         if not polled:
@@ -199,7 +202,7 @@ class Copier:
             return {}
 
     async def _send_available(self, polled: dict[TopicPartition, Columns]) -> list[_Sent]:
-        """Send these records and those that were fetched meanwhile, within the limits of a transaction."""
+        """Send these records, and those that are fetched in the meantime, until a limit of a transaction is reached."""
         deadline = time.monotonic() + TRANSACTION_SECONDS
         sent: list[_Sent] = []
         size = 0
@@ -270,7 +273,7 @@ def offsets_topic(flow: Flow) -> str:
 
 
 def transactional_id(flow: Flow) -> str:
-    """Return the id that Kafka Connect uses for the first task of this flow, so that the copier fences that task."""
+    """Return the transactional id of Kafka Connect's first task of this flow, so that the copier fences that task."""
     return f"{flow.name.source}-mm2-MirrorSourceConnector-0"
 
 

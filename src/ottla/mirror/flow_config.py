@@ -17,7 +17,7 @@ ROLES: Final = {"consumer": ConsumerConfig, "producer": ProducerConfig, "admin":
 ROLE_PREFIXES: Final = tuple(f"{role}." for role in ROLES)
 ENDS: Final = ("source", "target")
 SHARED: Final = ("security.", "ssl.", "sasl.", "bootstrap.servers", "client.dns.lookup", "client.rack")
-"""Client configs, by prefix, that apply to all clusters unless the alias of a cluster precedes them."""
+"""Prefixes of client configs that may be set for all clusters. Those with the alias of a cluster take precedence."""
 
 
 class FlowName(NamedTuple):
@@ -38,7 +38,8 @@ class Flow(NamedTuple):
 
 
 class MirrorProperties:
-    """The properties. Options of one flow (`A->B.topics`) take precedence over those of all flows (`topics`).
+    """The properties in a file of MirrorMaker 2. Options of one flow (`A->B.topics`) take precedence over those of all
+    flows (`topics`).
 
     Raises ConfigurationError if `clusters` does not name two or more different aliases, if an option names a flow
     between other clusters, or if a cluster has no `bootstrap.servers`.

@@ -57,7 +57,8 @@ class FlowMirror:
             self._copier.stop()
 
     async def prepare(self) -> None:
-        """Create MirrorMaker's own topics, and the copied topics at the target.
+        """Create MirrorMaker's own topics, and the copied topics at the target. If the flow is not enabled, create only
+        the heartbeats topic.
 
         Raises KafkaError if a request fails, or if one of MirrorMaker's own topics cannot be created. If a copied topic
         cannot be created, a warning is logged.
@@ -231,5 +232,9 @@ class FlowMirror:
     def _sync_failed(self, error: BaseException) -> None:
         cluster = self._syncs_cluster.alias
         log.warning(
-            "%s: cannot write an offset sync to topic %s on %s: %s", self.flow.name, self._syncs_topic, cluster, error
+            "%s: cannot write an offset sync to topic %s on %s; group offsets are translated less exactly: %s",
+            self.flow.name,
+            self._syncs_topic,
+            cluster,
+            error,
         )

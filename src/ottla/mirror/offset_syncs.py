@@ -61,7 +61,7 @@ class SyncSelector:
 
 
 class OffsetSyncStore:
-    """Translates offsets with the recorded syncs. The older they are, the fewer of them it keeps."""
+    """Translates offsets with the recorded syncs. Of older syncs, it keeps fewer than of recent ones."""
 
     def __init__(self) -> None:
         self._syncs: defaultdict[TopicPartition, list[OffsetSync]] = defaultdict(list)
@@ -69,7 +69,7 @@ class OffsetSyncStore:
         self._limits: defaultdict[TopicPartition, int] = defaultdict(lambda: MIN_SYNCS)
 
     def add(self, sync: OffsetSync) -> None:
-        """Add a sync. If its offset at either cluster is lower than the latest one, it replaces all earlier syncs.
+        """Add a sync. If its offset at either cluster is lower than that of the latest sync, it replaces all syncs.
 
         In this case, the partition was created again, or is copied again from an earlier offset.
         """

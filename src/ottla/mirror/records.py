@@ -21,7 +21,7 @@ def _string(value: str) -> bytes:
 
 
 class _Reader:
-    """Reads fields one after the other. Raises SerializationError if the bytes end too early, or for other versions."""
+    """Reads fields in sequence. Raises SerializationError if the bytes end too early, or the version is not 0."""
 
     def __init__(self, data: bytes | None) -> None:
         self._data = data or b""

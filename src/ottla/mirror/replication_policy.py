@@ -26,7 +26,10 @@ class ReplicationPolicy:
         return source + self._separator + topic
 
     def source_of(self, topic: str) -> str | None:
-        """Return the alias of the cluster that a topic was copied from; None if it is not a copy."""
+        """Return the alias of the cluster that a topic was copied from; None if it is not a copy.
+
+        Any topic with the separator in its name counts as a copy.
+        """
         source, _, upstream = topic.partition(self._separator)
         return source if upstream else None
 
@@ -35,7 +38,7 @@ class ReplicationPolicy:
         return topic.partition(self._separator)[2] or None
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """Return whether a topic is the heartbeats topic, or a copy of it or of a copy."""
+        """Return whether a topic is the heartbeats topic, or a direct or indirect copy of it."""
         return topic == HEARTBEATS or topic.endswith(self._separator + HEARTBEATS)
 
     def is_internal_topic(self, topic: str) -> bool:

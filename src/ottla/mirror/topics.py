@@ -47,7 +47,7 @@ class TopicMirror:
         self._without_acls = False
 
     def is_copied(self, topic: str) -> bool:
-        """Return whether a topic of the source is copied."""
+        """Return whether a topic of the source is copied: it is selected, not internal, and not from the target."""
         config = self._config
         selected = matches(config.topics, topic) and not matches(config.topics_exclude, topic)
         if config.heartbeats_replication_enabled and self._policy.is_heartbeats_topic(topic):
@@ -204,7 +204,7 @@ class TopicMirror:
             self._without_acls = True
             return
         if created:
-            log.info("%s: created %d ACLs of topics", self._flow.name, len(created))
+            log.info("%s: created %d ACLs of topics at the target", self._flow.name, len(created))
         self._warn(failed, "create ACL")
 
     def _is_acl_copied(self, acl: ACL) -> bool:

@@ -4,8 +4,8 @@
     KafkaProducer(value_serializer=AvroSerializer(registry, schema))
     KafkaConsumer(value_deserializer=AvroDeserializer(registry))
 
-Schemas are cached. The first record that is serialized for a subject, and the first one that is deserialized with a
-schema id, wait for the registry in the calling thread.
+Schemas are cached. The first record that is serialized for a subject and, except for Protobuf, the first one that is
+deserialized with a schema id wait for the registry in the calling thread.
 """
 
 from ottla.serdes.avro import AvroDeserializer, AvroSerializer

@@ -23,8 +23,8 @@ class AvroSerializer(SchemaSerializer):
     - `schema`: the schema in JSON, or a Schema, which may have references. Only use_latest_version=True works without
       one.
     - `to_dict`: converts each value into what the schema describes: `(value, topic) -> dict`.
-    - `auto_register_schemas`: whether the schema is registered with the first record (auto.register.schemas). By
-      default it is, unless the latest version is used.
+    - `auto_register_schemas`: whether the schema is registered at the first record of a subject
+      (auto.register.schemas); if not, it must be registered already. None: it is, unless the latest version is used.
     - `use_latest_version`: write with the version of the subject that is the latest one at the first record
       (use.latest.version).
     - `normalize_schemas`: whether the registry normalizes the schema (normalize.schemas).

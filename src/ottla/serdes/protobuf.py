@@ -17,7 +17,8 @@ class ProtobufSerializer(SchemaSerializer):
     - `registry`: the client of the schema registry.
     - `message_class`: the class of the messages.
     - `auto_register_schemas` and the following arguments: see AvroSerializer. Imported files other than Google's
-      (google/protobuf/) are registered or looked up, too, with their names as subjects.
+      (google/protobuf/) are registered or looked up, too, with their names as subjects, unless the latest version is
+      used.
     """
 
     def __init__(

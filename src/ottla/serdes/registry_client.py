@@ -102,7 +102,7 @@ class SchemaRegistryClient:
         return self._cached(key, lambda: self._send("GET", f"/schemas/ids/{schema_id}{query}", _schema))
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """Return a version of a subject."""
+        """Return the version of a subject with this number."""
         path = f"/subjects/{_quoted(subject)}/versions/{version}"
         return self._cached(("version", subject, version), lambda: self._send("GET", path, _registered))
 
@@ -111,7 +111,7 @@ class SchemaRegistryClient:
         return self._send("GET", f"/subjects/{_quoted(subject)}/versions/latest", _registered)
 
     def subjects(self) -> list[str]:
-        """Return all subjects."""
+        """Return the names of all subjects."""
         return self._send("GET", "/subjects", _subjects)
 
     def references(self, schema: Schema) -> dict[str, Schema]:

@@ -11,6 +11,6 @@ class SchemaRegistryError(KafkaError):
     def __init__(self, message: str, error_code: int = -1) -> None:
         super().__init__(message)
         self.error_code = error_code
-        """The error code, such as 40403, with which the registry rejected the request or reported an error of its own,
-        or else the HTTP status; -1 for all other errors.
+        """The error code in the registry's last error response, such as 40403, or its HTTP status if it contains no
+        code; -1 if there was no such response.
         """

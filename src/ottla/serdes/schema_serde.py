@@ -9,7 +9,7 @@ from ottla.errors import ConfigurationError
 from ottla.serdes.registry_client import Schema, SchemaRegistryClient
 
 SubjectNameStrategy = Callable[[str, str, str], str]
-"""Returns a subject for a topic, `key` or `value`, and the name of the record type (empty if it has none)."""
+"""A function that returns the subject for a topic, `key` or `value`, and a record type (empty if it has no name)."""
 
 STRATEGIES: Final[Mapping[str, SubjectNameStrategy]] = {
     "TopicNameStrategy": lambda topic, field, name: f"{topic}-{field}",
@@ -44,10 +44,10 @@ class SubjectNames:
 
 
 class SchemaIds:
-    """The schema that a serializer writes with, by subject.
+    """The schemas and their ids with which a serializer writes, by subject.
 
     Args:
-        registry: the client.
+        registry: the client of the schema registry.
         auto_register_schemas: whether the serializer registers its schema; if not, the schema must be registered
             already. None: it does, unless it uses the latest version.
         use_latest_version: write with the version of the subject that is the latest one at the first record, instead of
@@ -91,7 +91,7 @@ class SchemaIds:
 
 
 class SchemaSerializer:
-    """The base of the serializers of all schema types."""
+    """Base class of the serializers of all schema types: it has their schema ids and subject names."""
 
     def __init__(self, ids: SchemaIds, names: SubjectNames) -> None:
         self._ids = ids

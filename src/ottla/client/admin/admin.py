@@ -55,7 +55,7 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
         self.close()
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """Return the client's metrics: `{group: {name: value}}`, or with `raw` MetricName → KafkaMetric."""
+        """Return the client's metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}`."""
         return self._asynchronous.metrics(raw)
 
     def close(self, timeout: float | None = None) -> None:

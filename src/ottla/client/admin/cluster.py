@@ -28,7 +28,7 @@ from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 
 class ClusterDescription(NamedTuple):
     """The cluster and its brokers. `controller` is None if there is none at the moment. `fenced`: ids of brokers that
-    are registered, but fenced. `authorized_operations`: None if they were not requested.
+    are registered, but fenced. `authorized_operations`: None if the response lacks them.
     """
 
     cluster_id: str | None
@@ -46,7 +46,9 @@ class VersionRange(NamedTuple):
 
 
 class FeatureMetadata(NamedTuple):
-    """The features of the cluster: the finalized levels, and those that one broker supports, by feature name."""
+    """The features of the cluster: the finalized levels, and those that one broker supports, by feature name.
+    `finalized_epoch` is None if the broker does not report it.
+    """
 
     finalized: dict[str, VersionRange]
     finalized_epoch: int | None

@@ -2,7 +2,7 @@
 modules of this package.
 
 A call is about many keys (topics, partitions, groups…). If some keys fail with a retriable error, only these are sent
-again. In the end the first failure is raised, with a note that lists all failed keys. If the caller passes a dictionary
+again. In the end the first failure is raised, with a note that lists the failed keys. If the caller passes a dictionary
 `errors`, failures are put into it by key instead, and the successes are returned. Kafka's `AdminApiDriver`,
 `AdminApiHandler` and `AdminApiLookupStrategy`.
 """
@@ -39,7 +39,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 Errors = dict[Any, errors.KafkaError]
-"""Failures by key."""
+"""The failures of a call about many keys, by key."""
 Shares = tuple[Mapping[int | None, list[Any]], Errors]
 """Keys by the broker to send their request to (None: any broker), and the errors of failed lookups by key."""
 Lookup = Callable[["AdminDriver", list[Any]], Awaitable[Shares]]
@@ -126,7 +126,7 @@ class AdminDriver:
         self.registry.close()
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """Return the client's metrics: `{group: {name: value}}`, or with `raw` MetricName → KafkaMetric."""
+        """Return the client's metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}`."""
         return dict(self.registry.metrics) if raw else dict(self.registry.values())
 
     # Calls
@@ -270,7 +270,9 @@ class AdminDriver:
             is_slow = time.monotonic() + delay - began >= SLOW_SECONDS and not isinstance(last, retried_briefly)
             if is_slow and not has_warned and not self.connections.is_failing:
                 has_warned = True
-                log.warning("Retrying for up to %g s: %s (client.id=%s)", limit, last, self.connections.client_id)
+                log.warning(
+                    "Retrying until the call has taken %g s: %s (client.id=%s)", limit, last, self.connections.client_id
+                )
             if last.refresh_metadata:
                 self.metadata.request_update()
             await asyncio.sleep(delay)
@@ -474,9 +476,7 @@ class ControllerMetadata:
 
 
 def distinct(keys: Iterable[K]) -> list[K]:
-    """Return the keys as a list without duplicates. A single name instead of a list of names means this name, not a
-    list of letters.
-    """
+    """Return the keys as a list without duplicates. A str counts as one key."""
     return [cast(K, keys)] if isinstance(keys, str) else list(dict.fromkeys(keys))
 
 

@@ -45,7 +45,7 @@ class RaftVoterEndpoint(NamedTuple):
 
 
 class QuorumAdmin(AdminDriver):
-    """Admin calls for Kafka's controllers."""
+    """Admin calls for KRaft controllers."""
 
     async def unregister_broker(self, broker_id: int, timeout_ms: float | None = None) -> None:
         """Unregister a broker that was shut down permanently: the KRaft controllers remove its registration."""
@@ -68,7 +68,7 @@ class QuorumAdmin(AdminDriver):
         timeout_ms: float | None = None,
         cluster_id: str | None = None,
     ) -> None:
-        """Make a controller a voter (KIP-853)."""
+        """Make a controller a voter (KIP-853). `cluster_id` is checked by the controllers (None: not checked)."""
         request = add_voter.AddRaftVoterRequest(
             cluster_id=cluster_id,
             timeout_ms=self.milliseconds(timeout_ms),
@@ -85,7 +85,7 @@ class QuorumAdmin(AdminDriver):
         timeout_ms: float | None = None,
         cluster_id: str | None = None,
     ) -> None:
-        """Remove a controller from the voters (KIP-853)."""
+        """Remove a controller from the voters (KIP-853). `cluster_id`: as for `add_raft_voter`."""
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=voter_directory_id
         )

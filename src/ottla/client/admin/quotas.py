@@ -72,7 +72,7 @@ class QuotasAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Set and remove quotas. The keys of `errors` are entities."""
+        """Set and remove quotas; with `validate_only`, only check the changes. The keys of `errors` are entities."""
         changes = {_entity(entry.entity): dict(entry.ops) for entry in entries}
         call: AdminCall[Entity, None] = AdminCall(
             lambda entities: alter_quotas.AlterClientQuotasRequest(

@@ -137,7 +137,7 @@ class KafkaConsumer(ConsumerQueries):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> Records:
-        """Poll. aiokafka's name for `poll`; raises ValueError if partitions are passed."""
+        """Poll: aiokafka's name for `poll`. Raises ValueError if partitions are passed: it cannot select them."""
         if partitions:
             raise ValueError("getmany() cannot select partitions; pause() the others instead")
         return await self.poll(timeout_ms, max_records)
@@ -185,7 +185,7 @@ class KafkaConsumer(ConsumerQueries):
     # Positions
 
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record to read."""
+        """Return the offset of the next record to read. Raises KafkaTimeoutError if it cannot be determined in time."""
         return await self._wait(self._core.positions.position(TopicPartition(*partition), self._seconds(timeout_ms)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
@@ -269,7 +269,7 @@ class KafkaConsumer(ConsumerQueries):
         return {p.partition for p in infos} or None
 
     async def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
-        """Return a topic's partitions with leaders and replicas, as Java's partitionsFor."""
+        """Return a topic's partitions with leaders and replicas; none if it does not exist. Java's partitionsFor."""
         return list(await self._wait(self._core.topic_metadata.partitions_for(topic, self._seconds(timeout_ms))))
 
     async def topics(self) -> set[str]:

@@ -279,7 +279,7 @@ class ConsumerCore:
             self._retain_topics()
 
     def assign(self, partitions: Iterable[Any]) -> None:
-        """Assign exactly these partitions."""
+        """Assign exactly these partitions, without group management. Raises IllegalStateError after `subscribe`."""
         assigned = [TopicPartition(*tp) for tp in partitions]
         for tp in assigned:
             writable(tp.topic)
@@ -336,7 +336,7 @@ class ConsumerCore:
         self.buffer.drop_stale()
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
-        """Pause or resume partitions."""
+        """Pause partitions; if `paused` is false, resume them."""
         for tp in partitions:
             self.subscription.state(tp).paused = paused
 
@@ -358,7 +358,7 @@ class ConsumerCore:
 
     @property
     def in_group(self) -> bool:
-        """Whether the partitions are assigned by a consumer group."""
+        """Whether the consumer has a subscription and a group.id, so that the group assigns its partitions."""
         return self.subscription.has_subscription and bool(self.config.group_id)
 
     async def prepare(self, timeout: float) -> bool:
@@ -463,7 +463,7 @@ class ConsumerCore:
         )
 
     def metric_values(self, raw: bool) -> dict[Any, Any]:
-        """Return the metrics: `{group: {name: value}}`, or with `raw` MetricName → KafkaMetric."""
+        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}`."""
         return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
 
     def require_group(self) -> None:

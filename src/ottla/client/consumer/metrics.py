@@ -99,12 +99,12 @@ class CoordinatorMetrics:
         self._gauge("assigned-partitions", "The number of assigned partitions.", assigned)
         self._gauge(
             "last-heartbeat-seconds-ago",
-            "Seconds since the last heartbeat response.",
+            "Seconds since the last heartbeat response; -1 before the first.",
             lambda: seconds_since(self._last_heartbeat),
         )
         self._gauge(
             "last-rebalance-seconds-ago",
-            "Seconds since the last rebalance.",
+            "Seconds since the last rebalance; -1 before the first.",
             lambda: seconds_since(self._last_rebalance),
         )
 

@@ -24,7 +24,7 @@ class SubscriptionPattern(NamedTuple):
 
 
 class PartitionState:
-    """The state of an assigned partition."""
+    """The state of an assigned partition: its positions, a pending reset, and offsets from the last fetch."""
 
     __slots__ = (
         "at_end",
@@ -89,7 +89,7 @@ class PartitionState:
 
     @property
     def is_paused(self) -> bool:
-        """Whether poll returns no records now, because the partition is paused, or the poll has reached its end."""
+        """Whether poll returns no records now: the partition is paused, or has reached its offset in `until`."""
         return self.paused or self.at_end
 
     def set_position(self, offset: int, epoch: int, validated: int | None = None) -> None:

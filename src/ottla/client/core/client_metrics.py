@@ -37,7 +37,9 @@ def metrics_of(config: ClientConfig, kind: str, client_id: str, clock: Clock = S
     started = clock.now_ms()
     metrics.add_metric(metrics.name("version", APP_INFO, "The version of the client."), lambda: SOFTWARE[1])
     metrics.add_metric(metrics.name("commit-id", APP_INFO, "The name of the client library."), lambda: SOFTWARE[0])
-    metrics.add_metric(metrics.name("start-time-ms", APP_INFO, "The start time of the client."), lambda: started)
+    metrics.add_metric(
+        metrics.name("start-time-ms", APP_INFO, "The start time of the client in ms since 1970."), lambda: started
+    )
     return metrics
 
 

@@ -46,8 +46,8 @@ LATEST_REPLACED, with an attempt every REPLACING_STEP. All are fractions of the 
 """
 
 SLOW_SECONDS: Final = 1.5
-"""Time in seconds after which a connection attempt is logged as slow, or a group or transactional id without a
-coordinator as such.
+"""Time in seconds after which a warning says that a connection attempt is slow, that a group or transactional id has no
+coordinator, or that an admin call is retried.
 """
 SHOWN_REASONS: Final = 3
 """Maximum number of different errors that the warning about unreachable brokers lists."""
@@ -142,8 +142,8 @@ class Connections:
         not above `at_most`.
 
         `request` may be a function that takes the version and returns the request; then `of` is its class. `timeout` is
-        the time in seconds to wait for the response, by default request.timeout.ms. Raises errors of the connection.
-        Error codes in the response are not checked.
+        the time in seconds to wait for the response, by default request.timeout.ms. Raises errors of the connection,
+        and UnsupportedVersionError if there is no common version. Error codes in the response are not checked.
         """
         connection = await self.connect(node_id, purpose)
         version = connection.version(of or type(request), at_most)  # type: ignore[arg-type]
@@ -211,7 +211,9 @@ class Connections:
             try:
                 names += [(name, port) for name in await canonical_names_of(loop, host, port)]
             except OSError as error:
-                log.warning("Cannot resolve %s of bootstrap.servers: %s", host, error)
+                log.warning(
+                    "Cannot resolve %s of bootstrap.servers; using the other servers if there are any: %s", host, error
+                )
         if names:
             self._bootstrap = _bootstrap_nodes(names)
             self._bootstrap_is_resolved = True
@@ -246,14 +248,14 @@ class Connections:
         return sorted(nodes, key=load) + sorted(bootstrap, key=load)
 
     def ready(self, node_id: int, purpose: str = DATA) -> BrokerConnection | None:
-        """Return the connection for a purpose if it is ready; otherwise None."""
+        """Return the connection to a broker for a purpose if it is ready; otherwise None."""
         connection = self._ready.get((node_id, purpose))
         return connection if connection is not None and connection.channel.is_open else None
 
     # Opening
 
     async def connect(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
-        """Return a ready connection. After a failed attempt, wait for the reconnect backoff first.
+        """Return a ready connection to a broker; open one if there is none, after the backoff of a failed attempt.
 
         Raises BrokerConnectionError if the broker is unreachable or unknown, errors of authentication, and
         IllegalStateError after `close`.

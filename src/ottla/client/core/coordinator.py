@@ -58,7 +58,7 @@ class Coordinator:
         retry_backoff_max: float | None = None,
     ) -> None:
         self.group_id = group_id or ""
-        """The group id or the transactional id."""
+        """The group id or the transactional id; empty if there is none."""
         self.kind = kind
         self.connections = connections
         self.metadata = metadata
@@ -154,8 +154,8 @@ class Coordinator:
     ) -> R:
         """Send a request to the coordinator, and return the response. Error codes in the response are not checked.
 
-        Raises KafkaTimeoutError at the deadline, and errors of the connection. After a retriable one, the next call
-        looks up the coordinator again.
+        Raises KafkaTimeoutError at the deadline, and errors of `find` and of the connection. After a retriable error of
+        the connection, the next call looks up the coordinator again.
         """
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):

@@ -146,7 +146,7 @@ class IoThread:
         self.name = name
         self.forked = False
         self.on_fork: Callable[[], None] | None = None
-        """Called in the child process after a fork. It must do no more than set a flag."""
+        """Called in the child process after a fork, where it must not wait for a lock or a thread."""
         self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._stopped = False

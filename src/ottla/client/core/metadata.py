@@ -69,7 +69,7 @@ def error_text(error: type[errors.KafkaError], operation: ACLOperation, topic: s
 
 
 class Cluster:
-    """A snapshot of brokers and topics."""
+    """An immutable snapshot of brokers and topics. `controller_id` is -1 if the controller is unknown."""
 
     __slots__ = ("cluster_id", "controller_id", "nodes", "topics")
 
@@ -134,6 +134,9 @@ class Metadata:
         slow_reason: Callable[[], str] = str,
     ) -> None:
         """Create metadata without any brokers or topics.
+
+        A topic is no longer requested if it has not been used for `topic_idle_ms` (None: no limit). `rebootstrap` is
+        called when refreshes have failed for `rebootstrap_trigger_ms`, or if the broker demands it.
 
         `slow_reason` returns why connection attempts are slow, for the error of a call that times out; empty if they
         are not.
@@ -274,7 +277,7 @@ class Metadata:
                 self._requested.set()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for `seconds`, or until a topic is used for the first time, as Kafka's client does."""
+        """Wait for `seconds`, or until a call waits for a topic that has not been requested, as Kafka's client does."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._new_topic.wait()
@@ -289,7 +292,7 @@ class Metadata:
             if response.error_code:
                 raise errors.for_code(response.error_code)
         except errors.KafkaError as error:
-            log.debug("Cannot refresh the metadata: %s", error)
+            log.debug("Cannot refresh the metadata; retrying after the backoff: %s", error)
             self.error = error
             self._failed(error)
             return False

@@ -40,7 +40,7 @@ FAREWELL_SECONDS: Final = 0.5
 
 
 class Telemetry:
-    """The telemetry of one client."""
+    """Pushes the metrics of one client. `resource` contains labels of the client, such as its group id."""
 
     def __init__(self, connections: Connections, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._connections = connections
@@ -84,7 +84,7 @@ class Telemetry:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await self._push(self._subscription, terminating=True)
             except (errors.KafkaError, TimeoutError) as error:
-                log.debug("Could not push the last metrics: %r", error)
+                log.debug("Could not push the last metrics before closing: %r", error)
 
     async def _run(self) -> None:
         while True:
@@ -100,7 +100,7 @@ class Telemetry:
                 self._subscribed.set()
                 return
             except errors.KafkaError as error:
-                log.debug("Client telemetry failed; retrying later: %s", error)
+                log.debug("Client telemetry failed; retrying in a minute: %s", error)
                 await self._sleep(RETRY_SECONDS)
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:
@@ -111,8 +111,9 @@ class Telemetry:
         return answer
 
     async def _push_while_subscribed(self, subscription: GetTelemetrySubscriptionsResponse) -> None:
-        """Push the metrics at the subscription's interval until a push fails. The first push is at a random time, so
-        that clients that start together do not push together. Without metrics to push, only wait for one interval.
+        """Push the metrics at the subscription's interval, also after a push that was too large or throttled; raise
+        other errors. The first push is at a random time, so that clients that start together do not push together.
+        Without metrics to push, only wait for one interval.
         """
         interval = subscription.push_interval_ms / 1000
         if not subscription.requested_metrics:

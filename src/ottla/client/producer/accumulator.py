@@ -100,8 +100,8 @@ class Accumulator:
         return max(self.batch_bytes, record.size)
 
     def append_to_new(self, record: Ready, buffer: bytearray) -> RecordFuture:
-        """Append a record to a new batch, which uses a buffer of the pool. If the record is as large as batch.size, no
-        other one follows in the batch, although the buffer has room for tiny ones.
+        """Append a record to a new batch, which uses a buffer of the pool. A record that fills batch.size stays
+        alone in its batch, even if the buffer has room for another small one.
 
         If another thread has meanwhile opened a batch with room, append to that one, and release the buffer. Raises
         IllegalStateError, and releases the buffer, if the producer is closed.
@@ -329,7 +329,7 @@ class Accumulator:
         return made
 
     def retire(self, batch: ProducerBatch) -> None:
-        """Release the memory of a batch that has a result."""
+        """Release the memory of a batch that was acknowledged, has failed, or was split."""
         with self.lock:
             self.incomplete.pop(batch, None)
             buffer, batch.buffer = batch.buffer, None

@@ -52,14 +52,14 @@ class KafkaProducer(ProducerCalls):
         """Set when stop() was cancelled, so that it no longer waits for pending records."""
 
     async def start(self) -> None:
-        """Start the background tasks."""
+        """Start the background tasks. Must be called before records are sent."""
         self._loop = asyncio.get_running_loop()
         await self._core.start()
         self._core.direct.enabled = self._core.is_plain and not self._closed
 
     async def stop(self, timeout: float | None = None) -> None:
         """Send pending records within `timeout` seconds (None: no limit), and stop. Records that are still pending then
-        fail. An open transaction is aborted. May be called repeatedly.
+        fail. An open transaction is aborted if possible. May be called repeatedly.
 
         If stop() is cancelled, the producer stops in the background, without waiting for pending records.
         """

@@ -48,7 +48,7 @@ class ProducerBatch:
         self.open: OpenBatch = OpenBatch(builder, self.outcome)
         self.created: float = created
         self.data: memoryview | None = None
-        """The encoded batch; None before `finish`, and after the batch has a result."""
+        """The encoded batch; None before `finish`, and after its memory was released."""
         self.attempts: int = 0
         self.last_attempt: float = 0.0
         self.last_error: KafkaError | None = None

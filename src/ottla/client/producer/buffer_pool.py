@@ -1,7 +1,7 @@
 """Memory for batches, limited by buffer.memory. Kafka's `BufferPool`.
 
-Buffers of batch.size bytes are reused, and the last few of other sizes, as `send_batch` needs the same size again. If
-memory is short, callers wait in a queue and get memory in the order of the queue, even if a later one needs less.
+Buffers of batch.size bytes are reused, and the last few of other sizes, because `send_batch` often needs the same size
+again. If memory is short, callers wait in a queue and get memory in its order, even if a later one needs less.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from ottla.errors import BufferExhaustedError, IllegalStateError
 
 MAX_SPARES: Final = 8
-"""Maximum number of buffers of other sizes than batch.size that are kept."""
+"""Maximum number of released buffers of other sizes than batch.size that the pool holds for reuse."""
 
 
 class Waiter:
@@ -40,8 +40,8 @@ class BufferPool:
         """Bytes that are neither used nor part of a free buffer."""
         self._free: deque[bytearray] = deque()
         self._spares: deque[bytearray] = deque()
-        """The last released buffers of other sizes. Reuse avoids page faults, which take half as long as filling the
-        memory does.
+        """The last released buffers of other sizes. They are reused because the page faults of a new buffer take half
+        as long as filling it.
         """
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()

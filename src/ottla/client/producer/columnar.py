@@ -61,7 +61,7 @@ class BatchFuture:
     def get(self, timeout: float | None = None) -> list[SentRange]:
         """Wait until all records are acknowledged, and return their ranges of offsets.
 
-        Raises the error of the first range that failed, or KafkaTimeoutError after `timeout` seconds.
+        Raises the error of the first range that failed, or KafkaTimeoutError after `timeout` seconds (None: no limit).
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         for outcome, _ in self._parts:

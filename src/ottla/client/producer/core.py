@@ -394,8 +394,8 @@ HURRIED_SECONDS: Final = 0.5
 
 
 async def wait_for_pending(core: ProducerCore, timeout: float | None) -> bool:
-    """Send all pending records, and wait until each is acknowledged or has failed. Return False after `timeout`
-    seconds.
+    """Send all pending records, and wait until each is acknowledged or has failed. Return False if some are
+    still pending after `timeout` seconds (None: no limit).
     """
     accumulator = core.accumulator
     accumulator.flushing += 1

@@ -62,7 +62,7 @@ class ProducerInterceptors(Interceptors):
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: BaseException | None, headers: Headers | None = None
     ) -> None:
-        """Pass a result to all interceptors."""
+        """Pass the metadata or the error of a record to all interceptors."""
         for interceptor, accepts_headers in zip(self.chain, self._header_flags, strict=True):
             more = (headers,) if accepts_headers else ()
             self.call(interceptor, "on_acknowledgement", metadata, error, *more)

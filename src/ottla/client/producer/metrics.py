@@ -35,11 +35,13 @@ TIMED: Final = {
     "txn-abort": "abort_transaction()",
     "metadata-wait": "waiting for metadata of topics",
 }
-"""The operations whose total time is measured, in nanoseconds: part of the metric's name → description."""
+"""The operations whose total time is measured, in nanoseconds. The keys are the beginnings of metric names, the values
+descriptions.
+"""
 
 
 class TopicSensors(NamedTuple):
-    """The sensors of a topic."""
+    """The sensors of a topic: sent records and bytes, compression rate, retries and failures."""
 
     records: Sensor
     bytes: Sensor
@@ -49,7 +51,7 @@ class TopicSensors(NamedTuple):
 
 
 class ProducerMetrics:
-    """The metrics of a producer."""
+    """The metrics of one producer, and those of its topics, which are created with their first batch."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -136,7 +138,7 @@ class ProducerMetrics:
         self._records.record(records, now)
 
     def record_latency(self, latency_ms: float, throttle_ms: int, now: float) -> None:
-        """Record the response to a produce request."""
+        """Record the response to a produce request: its latency, and the throttle time that it contains."""
         self._latency.record(latency_ms, now)
         self._throttled.record(throttle_ms, now)
 
@@ -156,7 +158,7 @@ class ProducerMetrics:
         self._splits.record()
 
     def values(self, raw: bool) -> dict[Any, Any]:
-        """Return the metrics: `{group: {name: value}}`, or with `raw` MetricName → KafkaMetric."""
+        """Return the metrics: `{group: {name: value}}`, or with `raw` `{MetricName: KafkaMetric}`."""
         return dict(self.metrics.metrics) if raw else dict(self.metrics.values())
 
     @contextmanager

@@ -44,14 +44,14 @@ class RoundRobin:
         self._next: dict[str, int] = {}
 
     def partition(self, topic: str, available: Sequence[int]) -> int:
-        """Return the next partition of a topic."""
+        """Return the next of the available partitions of a topic."""
         turn = self._next.get(topic, -1) + 1
         self._next[topic] = turn
         return available[turn % len(available)]
 
 
 class PartitionRequest(NamedTuple):
-    """The arguments of a user's partitioner."""
+    """A record whose partition the application chooses, before and after serialization, and the topic's partitions."""
 
     topic: str
     key: Any
@@ -65,8 +65,9 @@ class PartitionRequest(NamedTuple):
 
 
 class UserPartitioner:
-    """A partitioner of the application. It has one of three forms: a function as in kafka-python, a method
-    `partition(topic, key, partitions)`, or Java's `partition(topic, key, key_bytes, value, value_bytes, cluster)`.
+    """A partitioner of the application. It has one of three forms: a function `(key, partitions, available)` as in
+    kafka-python, a method `partition(topic, key, partitions)`, or Java's `partition(topic, key, key_bytes, value,
+    value_bytes, cluster)`.
 
     The methods `configure`, `close` and `on_new_batch(topic, cluster, previous_partition)` (Java's before Kafka 4) are
     optional.

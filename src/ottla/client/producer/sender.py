@@ -50,7 +50,7 @@ long.
 
 
 class Sender:
-    """The sender of one producer."""
+    """Sends the batches of one producer in a background task, and completes their results."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Sender:
             try:
                 next_look = self._send_ready()
             except Exception:  # a bug must be logged, not block every record
-                log.exception("Unexpected error while sending batches; retrying")
+                log.exception("Unexpected error while sending batches; retrying within 1 s")
                 next_look = self._clock.monotonic() + 1.0
             await self._clock.wait(self._wakeup, next_look)
             self._wakeup.clear()
@@ -183,7 +183,7 @@ class Sender:
             connecting.cancel()
             raise
         except KafkaError as error:
-            log.debug("Cannot connect to node %d: %s", node, error)
+            log.debug("Cannot connect to node %d; refreshing the metadata: %s", node, error)
             self.metadata.request_update()
 
     async def _get_producer_id(self) -> None:
@@ -191,7 +191,7 @@ class Sender:
         try:
             await self.transactions.get_producer_id()
         except KafkaError as error:
-            log.debug("Cannot get a producer id: %s", error)
+            log.debug("Cannot get a producer id; trying again as long as records are pending: %s", error)
             if not error.retriable and error.code is not None:
                 self.abort_batches(error)
             await asyncio.sleep(ID_RETRY_SECONDS)

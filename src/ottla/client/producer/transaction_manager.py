@@ -84,7 +84,7 @@ class TransactionManager:
                 self._restart_sequences(sequences)
 
     def restart(self, producer_id: int, epoch: int) -> None:
-        """Use the producer id and epoch that the coordinator has returned. No batch is in flight."""
+        """Use the producer id and epoch that the coordinator has returned. No batch may be in flight."""
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self._partitions.clear()
         self.producer_id, self.epoch = producer_id, epoch
@@ -120,7 +120,7 @@ class TransactionManager:
         sequences.in_flight.append(batch)
 
     def acknowledged(self, batch: ProducerBatch) -> None:
-        """Handle the acknowledgement of a batch."""
+        """Remove an acknowledged batch from those in flight, and record its last sequence number."""
         sequences = self._sequences(batch.tp)
         if batch in sequences.in_flight:
             sequences.in_flight.remove(batch)

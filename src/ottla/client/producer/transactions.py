@@ -71,7 +71,7 @@ FATAL: Final = (
 
 
 class State(enum.Enum):
-    """The state of a transactional producer."""
+    """The state of a transactional producer. The values are texts for error messages."""
 
     NEW = "init_transactions() has not been called"
     READY = "no transaction is open"
@@ -296,7 +296,7 @@ class Transactions:
         self._give_up(error)  # no more records of this transaction will be sent
 
     async def close(self, seconds: float | None = None) -> None:
-        """Abort an open transaction within the shorter of `seconds` and CLOSE_SECONDS, and stop."""
+        """Abort an open transaction within `seconds`, at most CLOSE_SECONDS (None: CLOSE_SECONDS), and stop."""
         limit = CLOSE_SECONDS if seconds is None else min(seconds, CLOSE_SECONDS)
         if self.state in (State.OPEN, State.BROKEN) and limit > 0:
             try:

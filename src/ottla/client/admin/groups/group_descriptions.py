@@ -21,7 +21,7 @@ CONSUMER: Final = "consumer"
 """The protocol type of consumer groups."""
 UNKNOWN_TYPE: Final = -1
 CONSUMER_TYPE: Final = 1
-"""Values of `member_type` in ConsumerGroupDescribe; 0 is a member with the classic protocol."""
+"""UNKNOWN_TYPE and CONSUMER_TYPE are values of `member_type` in ConsumerGroupDescribe; 0 is the classic protocol."""
 
 
 class GroupState(StrEnum):

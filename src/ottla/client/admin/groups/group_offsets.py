@@ -51,7 +51,8 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         *,
         errors: Errors | None = None,
     ) -> Committed:
-        """Return the committed offsets of a group (only of `partitions`, if set). The keys of `errors` are partitions.
+        """Return the committed offsets of a group in `partitions` (None: all). Partitions without one are left out. The
+        keys of `errors` are partitions.
 
         With `require_stable`, waits until no open transaction can change the offsets; ignored for brokers before 2.5.
         """

@@ -27,7 +27,7 @@ class StreamsTasks(NamedTuple):
 
 class StreamsGroupMember(NamedTuple):
     """A member: one stream thread. `process_id` identifies the instance of the application that it belongs to;
-    `endpoint` is that instance's application.server.
+    `endpoint` is that instance's application.server (None: not set).
     """
 
     member_id: str

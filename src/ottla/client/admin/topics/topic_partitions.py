@@ -19,7 +19,9 @@ class Cursor(NamedTuple):
 
 
 class TopicPartitionsPage(NamedTuple):
-    """A page of topics. `next_cursor` is None on the last page."""
+    """A page of topics, with the eligible leader replicas (ELR) of each partition, and the last known ones.
+    `next_cursor` is None on the last page.
+    """
 
     topics: list[TopicInfo]
     eligible_leader_replicas: dict[TopicPartition, tuple[int, ...]]

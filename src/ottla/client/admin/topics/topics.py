@@ -67,7 +67,7 @@ class CreatedTopic(NamedTuple):
 
 
 class TopicListing(NamedTuple):
-    """A topic as `list_topic_listings` returns it."""
+    """A topic's name and id, and whether it is internal, such as __consumer_offsets."""
 
     name: str
     topic_id: UUID
@@ -91,7 +91,8 @@ class TopicsAdmin(AdminDriver):
         """Create topics, or only validate the request. Raises, for example, TopicAlreadyExistsError.
 
         Topics are NewTopic, names, or (as in kafka-python) a mapping from names to `num_partitions`,
-        `replication_factor`, `assignments` and `configs`. If one topic fails, the others are created nevertheless.
+        `replication_factor`, `assignments` and `configs`. If one topic fails, the others are created nevertheless. With
+        `wait_for_metadata`, waits until every partition of the new topics has a leader.
 
         If the response of an attempt is lost, the next attempt raises TopicAlreadyExistsError for the topics that the
         lost one created, as in Java: the client cannot know whether it has created them itself.

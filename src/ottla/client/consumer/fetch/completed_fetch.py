@@ -84,17 +84,17 @@ class CompletedFetch:
             )
         self._batches.reverse()
         self.end_offset = self._batches[0][0].next_offset if self._batches else position
-        """The offset after the last batch."""
+        """The offset after the last batch; the fetch position if there is no whole batch."""
         self.epoch = state.fetch_epoch
         """The leader epoch of the last record that was returned; before the first, the epoch of the record before this
         data. After all records, the leader epoch of the last batch, which may be a control batch.
         """
         self.last_epoch = self._batches[0][0].leader_epoch if self._batches else state.fetch_epoch
-        """The leader epoch of the last batch."""
+        """The leader epoch of the last batch; that of the fetch position if there is no whole batch."""
         self._rows: list[ConsumerRecord] = []
         self._row = 0
         self._taken_from: tuple[BatchHeader, int, int] | None = None
-        """The batch that `_rows` were decoded from."""
+        """The header, start and end of the batch that `_rows` were decoded from."""
         self._aborted = sorted(aborted or (), key=lambda a: a.first_offset, reverse=True)
         self._aborted_producers: set[int] | None = None if aborted is None else set()
 

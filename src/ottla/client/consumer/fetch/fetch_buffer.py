@@ -39,7 +39,7 @@ class FetchBuffer:
         which resumes it.
         """
         self._at_end: list[PartitionState] = []
-        """The partitions with `at_end`."""
+        """The partitions whose `at_end` is set."""
         self._current: CompletedFetch | None = None
         self.metrics: FetchMetrics | None = None
 

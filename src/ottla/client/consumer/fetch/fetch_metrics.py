@@ -1,8 +1,8 @@
 """Fetch metrics: Kafka's group `consumer-fetch-manager-metrics`, of the client, its topics and partitions.
 
 Nothing is recorded per record. The event loop records latency and throttle time when a response arrives. The polling
-thread records bytes and records when all data of the response has been returned or dropped, and lag and lead when that
-of a partition has been.
+thread records bytes and records when all data of the response has been returned or dropped. It records lag and lead
+when the data of one partition has been returned or dropped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class MeasuredPartition(NamedTuple):
 
 
 class FetchMetrics:
-    """The fetch metrics of one consumer."""
+    """The fetch metrics of one consumer. `lag_of` returns the lag of a partition in records; None if unknown."""
 
     def __init__(self, metrics: Metrics, lag_of: Callable[[PartitionState], int | None]) -> None:
         self._metrics = metrics

@@ -185,7 +185,7 @@ class Fetcher:
         try:
             response = await self.connections.send(node, request, at_most=version, purpose=FETCH)
         except errors.KafkaError as error:
-            log.debug("Cannot fetch from node %d: %s", node, error)
+            log.debug("Cannot fetch from node %d; retrying after the backoff: %s", node, error)
             session.restart()
             for state, _, _ in requested.values():
                 state.preferred_replica = None
@@ -302,7 +302,7 @@ class Fetcher:
         if not error.retriable or error is errors.CorruptMessageError:
             self.poll_trigger.fail(error(f"{state.tp}, offset {fetch_offset}: {error.__doc__}"))
         else:
-            log.debug("Cannot fetch %s from node %d: %s", state.tp, node, error.name)
+            log.debug("Cannot fetch %s from node %d; retrying after the backoff: %s", state.tp, node, error.name)
         return False
 
     def _out_of_range(self, state: PartitionState, fetch_offset: int) -> bool:

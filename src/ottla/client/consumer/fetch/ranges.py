@@ -120,8 +120,9 @@ def read_range(
 ) -> Iterator[Columns]:
     """Yield the records with start_offset <= offset < end_offset as columns, in several parts.
 
-    Offsets without a record (compacted, aborted, control records) are skipped. Raises OffsetOutOfRangeError if the
-    range is not (or no longer) in the log, KafkaTimeoutError if there is no progress for `poll_timeout_ms`.
+    Offsets without a record (compacted, aborted, control records) are skipped. Raises OffsetOutOfRangeError if
+    the start of the range is not (or no longer) in the log, and KafkaTimeoutError if there is no progress for
+    `poll_timeout_ms`.
     """
     settings = {
         "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,

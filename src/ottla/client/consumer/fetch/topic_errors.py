@@ -22,7 +22,7 @@ yet.
 
 
 def topic_error(cluster: Cluster, topics: Iterable[str]) -> errors.KafkaError | None:
-    """Return one error for the topics that have it, with their names in the message; None if no topic has an error."""
+    """Return an error with the names of the topics that have it; None if no topic has one of FATAL_TOPIC_ERRORS."""
     infos = [info for topic in topics if (info := cluster.topics.get(topic)) is not None]
     for error in FATAL_TOPIC_ERRORS:
         names = sorted(info.name for info in infos if info.error is error)
@@ -38,7 +38,7 @@ class TopicErrors:
         self.metadata = metadata
         self.subscription = subscription
         self.pending = False
-        """Whether a topic has an error. The next poll must then raise it, or request metadata again."""
+        """Whether a topic has one of FATAL_TOPIC_ERRORS. The next poll then raises it, or requests metadata again."""
         self._refresh_after = refresh_after
         self._raised_version = -1
 

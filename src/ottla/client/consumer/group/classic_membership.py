@@ -174,7 +174,7 @@ class ClassicMembership(Membership):
             self.metrics.rebalance_failed()
             if not error.retriable and not isinstance(error, (*FENCED, errors.RebalanceInProgressError)):
                 raise
-            log.debug("Could not join group %s: %s", self.group_id, error)
+            log.debug("Could not join group %s; trying again: %s", self.group_id, error)
             return time.monotonic() < deadline
         return True
 
@@ -352,7 +352,11 @@ class ClassicMembership(Membership):
                     timeout=min(session, self.config.request_timeout_ms / 1000),
                 )
             except errors.KafkaError as error:
-                log.debug("group %s: heartbeat failed: %s", self.group_id, error)
+                log.debug(
+                    "group %s: cannot send a heartbeat; the member rejoins if this lasts for session.timeout.ms: %s",
+                    self.group_id,
+                    error,
+                )
                 if time.monotonic() - last_response > session:
                     self.handle_error(errors.UnknownMemberIdError)
                     return
@@ -362,7 +366,7 @@ class ClassicMembership(Membership):
                 last_response = time.monotonic()
                 continue
             error_class = errors.for_code(response.error_code)
-            log.debug("group %s: heartbeat failed: %s", self.group_id, error_class.name)
+            log.debug("group %s: the coordinator rejected a heartbeat: %s", self.group_id, error_class.name)
             self.handle_error(error_class)
             if error_class is errors.RebalanceInProgressError:
                 last_response = time.monotonic()
@@ -421,7 +425,11 @@ class ClassicMembership(Membership):
                 request, time.monotonic() + LEAVE_SECONDS, of=LeaveGroupRequest, timeout=LEAVE_SECONDS
             )
         except errors.KafkaError as error:
-            log.debug("group %s: could not leave: %s", self.group_id, error)
+            log.debug(
+                "group %s: could not leave; the broker removes the member after its session timeout: %s",
+                self.group_id,
+                error,
+            )
 
     def reset(self) -> None:
         """Forget the member id and the generation: the next poll of a subscription joins as a new member."""

@@ -130,7 +130,7 @@ class ConsumerMembership(Membership):
         self._owned: dict[TopicPartition, uuid.UUID] = {}
         """The current assignment in the form of `_target`; heartbeats contain it."""
         self._names: dict[uuid.UUID, str] = {}
-        """The names of all topics that have ever been assigned."""
+        """The names of all topics that have ever been assigned, by topic id."""
         self._retry: asyncio.TimerHandle | None = None
 
     def _move(self, state: State) -> None:
@@ -149,7 +149,7 @@ class ConsumerMembership(Membership):
 
     @property
     def is_settled(self) -> bool:
-        """Whether the broker considers the consumer a member."""
+        """Whether the consumer is a member, as far as it knows."""
         return self.state in IS_MEMBER
 
     @property
@@ -331,7 +331,9 @@ class ConsumerMembership(Membership):
             except errors.UnsupportedVersionError as error:
                 self._fail(errors.UnsupportedVersionError(f"{self.unsupported}: {error}"))
             except errors.KafkaError as error:
-                log.debug("group %s: heartbeat failed: %s", self.group_id, error)
+                log.debug(
+                    "group %s: cannot send a heartbeat; retrying, unless the error is fatal: %s", self.group_id, error
+                )
                 self._beats.reset()
                 if not error.retriable:
                     self._fail(error)
@@ -373,7 +375,7 @@ class ConsumerMembership(Membership):
 
     def _handle_error(self, error: type[errors.KafkaError], message: str | None) -> None:
         """Handle an error in the response to a heartbeat."""
-        log.debug("group %s: heartbeat failed: %s", self.group_id, error.name)
+        log.debug("group %s: the coordinator rejected a heartbeat: %s", self.group_id, error.name)
         self._beats.reset()
         if issubclass(error, FENCED):
             log.info("group %s: this member was fenced (%s); the next poll joins again", self.group_id, error.name)
@@ -413,7 +415,11 @@ class ConsumerMembership(Membership):
                 self._leave_request(epoch), time.monotonic() + LEAVE_SECONDS, timeout=LEAVE_SECONDS
             )
         except errors.KafkaError as error:
-            log.debug("group %s: could not leave: %s", self.group_id, error)
+            log.debug(
+                "group %s: could not leave; the broker removes the member after its session timeout: %s",
+                self.group_id,
+                error,
+            )
 
     def _leave_request(self, epoch: int) -> Request[Any]:
         return ConsumerGroupHeartbeatRequest(

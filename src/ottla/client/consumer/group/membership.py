@@ -125,7 +125,7 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     def metadata_changed(self) -> None:
-        """Handle new metadata."""
+        """Handle new metadata: request a rebalance, or resolve topic ids, if it makes that necessary or possible."""
 
     @abc.abstractmethod
     def rejoin(self, reason: str) -> None:
@@ -133,14 +133,14 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     def handle_error(self, error: type[errors.KafkaError]) -> None:
-        """Handle an error of the coordinator."""
+        """Handle an error of the coordinator: let the member look it up again, or rejoin, if necessary."""
 
     async def finish_rebalance(self, seconds: float) -> None:  # noqa: B027  (only the classic protocol has rounds)
         """Wait up to `seconds` for a rebalance in progress before closing, so that the last commit is accepted."""
 
     @abc.abstractmethod
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
-        """Leave the group."""
+        """Leave the group unless `operation` keeps the member in it, and forget the membership."""
 
     @abc.abstractmethod
     def reset(self) -> None:

@@ -41,7 +41,7 @@ not support the request.
 
 
 class LeaderEpochs:
-    """The lookups of leader epochs of one consumer."""
+    """Looks up the end offsets of leader epochs at the leaders of partitions."""
 
     def __init__(self, connections: Connections, metadata: Metadata) -> None:
         self.connections = connections
@@ -80,7 +80,12 @@ class LeaderEpochs:
             if not error.retriable:
                 raise
             partitions = ", ".join(map(str, requested))
-            log.debug("Cannot look up the end offsets of leader epochs of %s at node %d: %s", partitions, node, error)
+            log.debug(
+                "Cannot look up the end offsets of leader epochs of %s at node %d; retrying: %s",
+                partitions,
+                node,
+                error,
+            )
             return
         for topic in response.topics:
             for p in topic.partitions:

@@ -48,7 +48,7 @@ class EpochCheck(NamedTuple):
 
 
 class Positions:
-    """The positions of one consumer."""
+    """Initializes and validates the positions of one consumer."""
 
     def __init__(
         self,

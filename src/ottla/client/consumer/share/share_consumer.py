@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 
 class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
-    """Reads records of a share group (KIP-932): several members may read the same partition, but each of them
-    receives different records.
+    """Reads records of a share group (KIP-932): several members may read the same partition, but each record
+    is delivered to one of them at a time.
 
         with KafkaShareConsumer("topic", bootstrap_servers="localhost:9092", group_id="g") as consumer:
             while True:

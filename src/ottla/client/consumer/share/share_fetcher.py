@@ -179,7 +179,7 @@ class ShareFetcher:
             if response.error_code:
                 raise errors.for_code(response.error_code)(response.error_message)
         except errors.KafkaError as error:
-            log.debug("Share session with node %d failed: %s", node, error)
+            log.debug("Share session with node %d failed; the next fetch opens a new one: %s", node, error)
             session.restart()  # the broker may have handled the request, so the epoch is unknown
             _complete(sent, error)
             if isinstance(error, errors.UnsupportedVersionError) or (error.code is not None and not error.retriable):

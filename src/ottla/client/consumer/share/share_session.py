@@ -38,7 +38,7 @@ class ShareFetchLimits(NamedTuple):
 
 
 class ShareSessionHandler:
-    """The share session with one broker."""
+    """The epoch and the partitions of the share session with one broker. Creates its requests."""
 
     def __init__(self, group_id: str, limits: ShareFetchLimits) -> None:
         self.group_id = group_id
