@@ -107,7 +107,7 @@ class Coordinators:
 
     @property
     def share_partitions(self) -> SharePartitionManager:
-        """The share partitions that this broker leads."""
+        """The manager of the share partitions that this broker leads."""
         if self._share_partitions is None:
             from ottla.coordinator.share_partition.share_partition_manager import SharePartitionManager
 
@@ -140,7 +140,7 @@ class Coordinators:
         return [runtime for runtime in runtimes if runtime is not None]
 
     async def start(self) -> None:
-        """Wait until all partitions of internal topics that this broker leads are loaded."""
+        """Wait until all partitions of internal topics that this broker leads are loaded or have failed to load."""
         for runtime in self._built:
             await runtime.start()
 

@@ -125,7 +125,7 @@ class Scrape:
         self.rebalances: Mapping[str, int] = {}
         """The number of rebalances by group, of at most MAX_REBALANCED_GROUPS groups."""
         self.rebalance_seconds: dict[str, float] = {}
-        """The time since the start of the rebalance of each group that is rebalancing."""
+        """Seconds since the start of the rebalance, by group; only groups that are rebalancing."""
         self.lags = NO_LAGS
         self.disks: dict[str, DiskSpace] = {}
 

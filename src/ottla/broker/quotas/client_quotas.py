@@ -88,7 +88,7 @@ class Quotas:
         self._measured: dict[tuple[str, str, str], MeasuredUsage] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self.active = False
-        """Whether any quota is set; otherwise nothing is measured."""
+        """Whether any quota of a user or client is set; otherwise nothing is measured."""
 
     def update(self, image: ClusterImage) -> None:
         """Apply changed quotas. The usage that was measured before still counts."""

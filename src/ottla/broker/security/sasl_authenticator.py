@@ -35,7 +35,7 @@ AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
 SESSION: Final = "sasl"
 """The key of the `SaslSession` in a connection's state."""
 REAUTHENTICATION_PAUSE_SECONDS: Final = 1.0
-"""Minimum time in seconds between authentications of one connection, as in Kafka."""
+"""Minimum time in seconds between re-authentications of one connection, as in Kafka."""
 
 
 class SaslMechanism(Protocol):

@@ -150,8 +150,9 @@ class SharePartitionReader:
         return share_partition
 
     def acquire(self, tip: TopicIdPartition, max_bytes: int, max_records: int, *, strict: bool) -> Acquired | None:
-        """Acquire available records; the last batch may exceed `max_records` unless `strict`. None if there are
-        none.
+        """Acquire available records; the last batch may exceed `max_records` unless `strict`.
+
+        Return None if there are none, and ONLY_ABORTED if they belong to aborted transactions.
         """
         shared, partition = self.shared(tip), self.partition(tip)
         offset = shared.next_offset
