@@ -155,7 +155,10 @@ class Coordinators:
             runtime.close()
 
     def on_leader(self, partition: Partition) -> None:
-        """Load a partition of an internal topic that this broker leads. Does nothing after `close`."""
+        """Load a partition that this broker leads, if its topic has the state of a coordinator.
+
+        Does nothing after `close`.
+        """
         runtime = None if self._closed else self._runtime_of(partition.topic_partition.topic)
         if runtime is not None:
             runtime.shards.on_leader(partition)

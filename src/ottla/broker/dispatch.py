@@ -45,7 +45,7 @@ If there is still no controller, the client gets NOT_CONTROLLER.
 SMALL_BYTES = 4096
 """Requests up to this size in bytes are decoded without pauses, because that does not take long."""
 INNER = {PRODUCE: "partition_responses", FETCH: "partitions"}
-"""The name of the array of partitions in responses to Produce and Fetch."""
+"""The name of the array of partitions in responses to Produce and Fetch, by API key."""
 SHORT_ITEMS = 16
 MAX_BROKER_ITEMS = 2**31
 """Maximum number of items in requests of brokers: in effect no limit."""
@@ -221,7 +221,7 @@ class Dispatch:
     async def _when_initialized(
         self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
-        """Handle a request when this broker has received the cluster's metadata, or has waited for it too long.
+        """Handle a request when this broker has received the cluster's metadata, or after INITIALIZATION_SECONDS.
 
         Before that, it would report all topics as unknown.
         """

@@ -388,7 +388,8 @@ async def coordinator_partition(nodes: Mapping[int, BrokerNode], topic: str, key
 async def create_internal_topics(nodes: Mapping[int, BrokerNode]) -> None:
     """Create the topics of committed offsets, transactions and share groups that do not exist yet.
 
-    Stop without an error if one cannot be created, because fewer brokers are running than it should have replicas.
+    Stop without an error at the first that cannot be created now, for example because fewer brokers are running than it
+    needs replicas.
     """
     context = await _controller(nodes)
     with contextlib.suppress(CoordinatorNotAvailableError):  # one is down already

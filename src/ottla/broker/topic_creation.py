@@ -29,7 +29,7 @@ UNREACHED = (
 FORWARDED_VERSION = 7
 """Version of CreateTopics that is forwarded; the newest one of Kafka 3.9."""
 METADATA_WAIT_SECONDS = 5.0
-"""Seconds within which a broker must have received the metadata of a topic that the controller has created."""
+"""Maximum time in seconds to wait for the metadata of a topic that the controller has created."""
 USE_DEFAULT = -1
 """The number of partitions or replicas that stands for the broker's default (KIP-464)."""
 

@@ -76,7 +76,7 @@ Result = tuple[PartitionKey, CachedPartition, PartitionData]
 
 
 class Budget:
-    """The number of bytes that one response may still have."""
+    """The number of bytes of records that can still be added to one response."""
 
     __slots__ = ("is_empty", "left")
 

@@ -68,7 +68,7 @@ class TracedDispatch(Dispatch):
         loop_time: LoopTime | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """`ratio`: the share of requests with a span. `draw`: returns a random number from 0 to 1."""
+        """`ratio`: the share of requests with a span. `draw`: returns a random number from 0 to less than 1."""
         super().__init__(broker)
         self._ratio, self._draw, self._loop_time = ratio, draw, loop_time
         self._tracer = trace.get_tracer("ottla.broker", __version__)

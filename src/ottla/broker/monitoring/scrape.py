@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.replication.fetcher import ReplicaFetcherManager
 
 SLICE_SECONDS: Final = 0.0005
-"""Seconds on the event loop after which other tasks may run."""
+"""Time in seconds that a slice of the work takes on the event loop, before other tasks may run."""
 MAX_REBALANCED_GROUPS: Final = 10_000
 """Maximum number of groups whose rebalances are reported: those with the most rebalances."""
 

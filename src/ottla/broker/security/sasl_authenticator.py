@@ -42,7 +42,7 @@ class SaslMechanism(Protocol):
     """The broker's side of one SASL exchange."""
 
     user: str | None
-    """The user, once authenticated."""
+    """The user; None until authenticated."""
     claimed: str
     """The user that the client claims to be; empty if it is unknown."""
     expires: float | None

@@ -1,4 +1,4 @@
-"""Acquisition and acknowledgement of the records of one partition, for ShareFetch and ShareAcknowledge."""
+"""Acquisition and acknowledgement of records of share partitions, for ShareFetch and ShareAcknowledge."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Let other tasks run, then call `acquire` again.
 
 
 class Batches(NamedTuple):
-    """Whole batches of a partition, and the aborted transactions of which they may have records."""
+    """Whole batches of a partition, and the aborted transactions that may have records in them."""
 
     data: bytes
     aborted: Sequence[AbortedTransaction] = ()
