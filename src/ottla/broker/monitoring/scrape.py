@@ -125,7 +125,7 @@ class Scrape:
         self.rebalances: Mapping[str, int] = {}
         """The number of rebalances by group, of at most MAX_REBALANCED_GROUPS groups."""
         self.rebalance_seconds: dict[str, float] = {}
-        """Seconds since the start of the rebalance, by group; only groups that are rebalancing."""
+        """Seconds since the start of the rebalance, by group; only classic groups that are rebalancing."""
         self.lags = NO_LAGS
         self.disks: dict[str, DiskSpace] = {}
 
