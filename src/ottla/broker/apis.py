@@ -27,10 +27,10 @@ Returns the response, None if there is none, or an awaitable of either if the ha
 MAX_ITEMS = 100_000
 """Maximum number of array items in one request of a client, unless the API's row has another limit.
 
-So many items take about 30 MB when decoded.
+This many items take about 30 MB when decoded.
 """
 MAX_ITEMS_TOGETHER = 10_000
-"""A lower maximum, for APIs such as those that process all items of a request together."""
+"""A lower maximum of array items, for APIs that process all items of a request together or expect few."""
 
 
 class ApiEntry(NamedTuple):
@@ -43,7 +43,9 @@ class ApiEntry(NamedTuple):
     `dispatch` also checks that inter-broker requests come from brokers. Handlers check all other authorization.
     """
     by_controller: bool = False
-    """Whether requests during a controller election wait for its end, because only the controller handles them."""
+    """Whether requests during a controller election wait for its end, at most `dispatch.ELECTION_SECONDS`, because only
+    the controller handles them.
+    """
     inter_broker_since: int | None = None
     """The first version that only brokers of the cluster may send, and that a standalone broker does not support; None
     if clients may send all versions.
@@ -61,7 +63,9 @@ class ApiEntry(NamedTuple):
     `parts`.
     """
     max_items: int = MAX_ITEMS
-    """Maximum number of items of all arrays of a request together. A client that sends more is disconnected."""
+    """Maximum number of items of all arrays of a request together. A client that sends more is disconnected. Brokers of
+    the cluster may send more.
+    """
 
     def versions(self, *, in_cluster: bool) -> range:
         """Return the supported versions; an empty range if the API is not supported.
@@ -218,7 +222,7 @@ REASONS: tuple[tuple[str, str], ...] = (
 
 
 def unsupported_apis() -> Mapping[str, str]:
-    """Return the APIs of Kafka 3.9 to 4.4 that the broker does not support: the reasons by API name."""
+    """Return the APIs of Kafka 3.9 to 4.4 that the broker does not support: by name, with the reason why."""
     names = {**{api.key: api.name for api in apis.APIS}, **apis.NOT_DECLARED}
     return {
         name: next(reason for part, reason in REASONS if part in name)

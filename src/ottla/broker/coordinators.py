@@ -107,7 +107,7 @@ class Coordinators:
 
     @property
     def share_partitions(self) -> SharePartitionManager:
-        """The share partitions that this broker leads."""
+        """The manager of the share partitions that this broker leads."""
         if self._share_partitions is None:
             from ottla.coordinator.share_partition.share_partition_manager import SharePartitionManager
 
@@ -140,7 +140,7 @@ class Coordinators:
         return [runtime for runtime in runtimes if runtime is not None]
 
     async def start(self) -> None:
-        """Wait until all partitions of internal topics that this broker leads are loaded."""
+        """Wait until all partitions of internal topics that this broker leads are loaded or have failed to load."""
         for runtime in self._built:
             await runtime.start()
 
@@ -155,7 +155,10 @@ class Coordinators:
             runtime.close()
 
     def on_leader(self, partition: Partition) -> None:
-        """Load a partition of an internal topic that this broker leads. Does nothing after `close`."""
+        """Load a partition that this broker leads, if its topic has the state of a coordinator.
+
+        Does nothing after `close`.
+        """
         runtime = None if self._closed else self._runtime_of(partition.topic_partition.topic)
         if runtime is not None:
             runtime.shards.on_leader(partition)

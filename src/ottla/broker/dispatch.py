@@ -40,12 +40,12 @@ NO_CONTROLLER = -1
 ELECTION_SECONDS = 5.0
 """Maximum time in seconds that a request for the controller waits for an election.
 
-After it, the client gets NOT_CONTROLLER.
+If there is still no controller, the client gets NOT_CONTROLLER.
 """
 SMALL_BYTES = 4096
 """Requests up to this size in bytes are decoded without pauses, because that does not take long."""
 INNER = {PRODUCE: "partition_responses", FETCH: "partitions"}
-"""The name of the array of partitions in responses to Produce and Fetch."""
+"""The name of the array of partitions in responses to Produce and Fetch, by API key."""
 SHORT_ITEMS = 16
 MAX_BROKER_ITEMS = 2**31
 """Maximum number of items in requests of brokers: in effect no limit."""
@@ -221,7 +221,7 @@ class Dispatch:
     async def _when_initialized(
         self, handler: Handler, request: Request[Any], context: RequestContext
     ) -> Response | None:
-        """Handle a request when this broker has received the cluster's metadata, or has waited for it too long.
+        """Handle a request when this broker has received the cluster's metadata, or after INITIALIZATION_SECONDS.
 
         Before that, it would report all topics as unknown.
         """
@@ -287,7 +287,12 @@ class Dispatch:
     def _unexpected(self, entry: ApiEntry, request: Request[Any], header: RequestHeader, error: Exception) -> Response:
         if isinstance(error, CloseConnectionError):
             raise error
-        log.error("Unexpected error in %s request of client_id=%s", entry.name, header.client_id, exc_info=error)
+        log.error(
+            "Unexpected error in %s request of client_id=%s; failing the request",
+            entry.name,
+            header.client_id,
+            exc_info=error,
+        )
         return failure(entry, request, header.api_version, errors.KafkaError(f"{type(error).__name__}: {error}"))
 
 
@@ -382,7 +387,7 @@ def failure(entry: ApiEntry, request: Request[Any], version: int, error: errors.
 
 
 def framed(answer: Response | None, header: RequestHeader) -> Reply:
-    """Encode length, header and body as chunks to send; None if there is no response."""
+    """Return a response with length and header as chunks to send; None if there is no response."""
     if answer is None:
         return None
     out = _head(header)

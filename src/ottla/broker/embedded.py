@@ -44,8 +44,8 @@ OPTIONS: Mapping[str, Any] = {
     "group.initial.rebalance.delay.ms": 0,
     "ottla.event.loop.stall.ms": 1000,
 }
-"""Configs that differ from the defaults, because these brokers run for a short time, and share the interpreter with a
-program that may keep it busy for longer than a broker should wait.
+"""Configs that differ from the defaults, because these brokers run for a short time, and because the program around
+them may keep the interpreter busy, which would be logged as a stall.
 """
 ONE_REPLICA: Mapping[str, Any] = {
     "offsets.topic.replication.factor": 1,
@@ -91,8 +91,9 @@ class Broker:
 
     `config`: Kafka's broker configs by name, such as `{"num.partitions": 3}`. `data_dir`: the log directory; for
     several brokers, the parent of their log directories; by default a temporary directory, which is deleted when the
-    broker stops. `port`: the port on 127.0.0.1; for several brokers, the port of the first one; 0, the default: free
-    ports. `brokers`: the number of brokers; several brokers replicate, elect leaders and fail over as in any cluster.
+    broker stops; ignored if `config` has log.dirs or log.dir. `port`: the port on 127.0.0.1; for several brokers, the
+    port of the first one; 0, the default: free ports; ignored if `config` has listeners. `brokers`: the number of
+    brokers; several brokers replicate, elect leaders and fail over as in any cluster.
     `clock`: a clock that `advance_clock` moves, with the brokers' timers; by default the system clock.
 
     The constructor raises ConfigurationError if `brokers` is less than 1. `start` raises it for an invalid config, and
@@ -125,7 +126,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses for clients: `host:port` of each running broker, separated by commas.
+        """The addresses for clients: `host:port` of the first listener of each running broker, separated by commas.
 
         Raises IllegalStateError if none is running.
         """
@@ -151,7 +152,10 @@ class Broker:
         return directory if self._count == 1 else directory.parent
 
     def start(self) -> Self:
-        """Start all brokers. Return when they serve clients."""
+        """Start all brokers. Return when they serve clients.
+
+        Raises IllegalStateError if they have been started already.
+        """
         if self._thread is not None:
             raise IllegalStateError("the broker is already running")
         ready = threading.Event()
@@ -382,9 +386,10 @@ async def coordinator_partition(nodes: Mapping[int, BrokerNode], topic: str, key
 
 
 async def create_internal_topics(nodes: Mapping[int, BrokerNode]) -> None:
-    """Create the topics of committed offsets, transactions and share groups that no client has needed yet.
+    """Create the topics of committed offsets, transactions and share groups that do not exist yet.
 
-    They have as many replicas as there are brokers (at most three), so none of them can be created while one is down.
+    Stop without an error at the first that cannot be created now, for example because fewer brokers are running than it
+    needs replicas.
     """
     context = await _controller(nodes)
     with contextlib.suppress(CoordinatorNotAvailableError):  # one is down already

@@ -44,10 +44,10 @@ class errors_in:  # noqa: N801 - used as a statement
 def error_response(
     name: str, response: type[Response], request: Request[Any], version: int, error: errors.KafkaError
 ) -> Response:
-    """Return a response with the error at its top level, or, if it has no field for it there, in each item of the
-    request.
+    """Return a response with the error at its top level or, if it has no field for it there, in one item for each item
+    of the request.
 
-    The items of the response identify those of the request (topic, partition, group). Raises CloseConnectionError if
+    Items identify those of the request (topic, partition, group). Raises CloseConnectionError if
     this version of the response has no field for an error. Equivalent of `getErrorResponse` in Kafka's requests.
     """
     fields = [field for field in response.FIELDS if field.in_version(version)]

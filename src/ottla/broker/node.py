@@ -81,7 +81,7 @@ class MultiBrokerNode:
         stopping.cancel()
 
     def stop(self) -> None:
-        """Make `run` stop all brokers cleanly and return."""
+        """Make `start` return, and `run` stop all brokers cleanly and return."""
         self._stopping.set()
 
     async def _end(self) -> int:

@@ -37,7 +37,7 @@ MOST_BROKERS: Final = 256
 
 
 def broker_count(configs: Mapping[str, Any]) -> int:
-    """Return the number of brokers of a node from `ottla.brokers`, where 0 means one per CPU core available to the
+    """Return the number of brokers of a node: `ottla.brokers`, by default 1; 0 means one per CPU core available to the
     process.
     """
     count: int = BrokerConfig.options[COUNT].read(configs.get(COUNT, 1))

@@ -23,7 +23,7 @@ class CommitTopic(Protocol):
 
     @property
     def partitions(self) -> Sequence[Any]:
-        """The offsets to commit."""
+        """The partitions, with the offsets to commit."""
 
 
 class ResponseTopic(Protocol):

@@ -129,7 +129,8 @@ class RequestContext:
         if self.broker.authorizer is None:
             broker_log.warning(
                 "Rejected an inter-broker request from %s: the client has not proved that it is a broker of this "
-                "cluster. If it is a broker of Apache Kafka, set apache.kafka.brokers.enable=true on this broker.",
+                "cluster. If it is a broker of Apache Kafka, set apache.kafka.brokers.enable=true on this broker, and "
+                "connect the other one to this broker's inter-broker listener.",
                 self.connection.peer,
             )
         raise self.deny(ACLOperation.CLUSTER_ACTION, ResourceType.CLUSTER)

@@ -99,7 +99,10 @@ class BackgroundTasks:
         self.resize_cleaner_pool()
 
     def resize_cleaner_pool(self) -> None:
-        """Start cleaners up to `log.cleaner.threads`. Surplus ones end after their run over the log directories."""
+        """Start cleaners up to `log.cleaner.threads`, or none if `log.cleaner.enable` is false.
+
+        Surplus ones end after their run over the log directories.
+        """
         config = self._live.current
         for number in range(config.log_cleaner_threads if config.log_cleaner_enable else 0):
             cleaner = self._cleaners.get(number)
@@ -151,7 +154,10 @@ class BackgroundTasks:
             failures_log.error("%s", error)
 
     def check_isr(self) -> None:
-        """Remove followers that have fallen behind from the ISRs, and request again additions that were rejected."""
+        """Request to remove followers that have fallen behind from the ISRs, and to add those that have caught up.
+
+        Usually followers are added when they fetch; this repeats requests that were rejected or delayed.
+        """
         for partition in self._partitions:
             partition.leader_replica.check_isr()
 
@@ -164,7 +170,7 @@ class BackgroundTasks:
                 partition.flush_in_background()
 
     def check_flushes(self) -> None:
-        """Warn if a disk hangs in a flush that producers wait for."""
+        """Log a warning if a flush that producers wait for has not returned for a long time."""
         for log_dir in self._usable():
             log_dir.flusher.check()
 

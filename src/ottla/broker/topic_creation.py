@@ -29,7 +29,7 @@ UNREACHED = (
 FORWARDED_VERSION = 7
 """Version of CreateTopics that is forwarded; the newest one of Kafka 3.9."""
 METADATA_WAIT_SECONDS = 5.0
-"""Seconds within which a broker must have received the metadata of a topic that the controller has created."""
+"""Maximum time in seconds to wait for the metadata of a topic that the controller has created."""
 USE_DEFAULT = -1
 """The number of partitions or replicas that stands for the broker's default (KIP-464)."""
 
@@ -86,8 +86,8 @@ async def create(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (auto
 async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
     """Create a topic that a client has requested, with the broker's defaults, or as an internal topic.
 
-    Raises LeaderNotAvailableError if the controller is unreachable, and CoordinatorNotAvailableError if an internal
-    topic cannot be created: the client retries after both.
+    Raises LeaderNotAvailableError if the controller is unreachable or this broker does not receive the topic's metadata
+    in time, and CoordinatorNotAvailableError if an internal topic cannot be created. The client retries after both.
     """
     if name in INTERNAL:
         return await create_internal(broker, name)
@@ -123,7 +123,10 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
 
 
 async def create_anywhere(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
-    """Create a planned topic. If another broker is the controller, send it the request, and wait for the metadata."""
+    """Create a planned topic. If another broker is the controller, send it the request, and wait for the metadata.
+
+    Raises LeaderNotAvailableError if the metadata does not arrive within METADATA_WAIT_SECONDS.
+    """
     try:
         return await create(broker, topic_plan, by)
     except errors.NotControllerError:

@@ -75,8 +75,8 @@ class TransactionalWriter(NamedTuple):
 
 @dataclass(slots=True)
 class VerificationResult:
-    """The results of adding or verifying partitions before the append. Partitions for which this was not necessary are
-    in neither field.
+    """The results of adding or verifying partitions before the append. Partitions that did not need this, and those
+    that this broker has added as the coordinator, are in neither field.
     """
 
     partition_errors: dict[TopicPartition, errors.KafkaError] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """AddPartitionsToTxn: add partitions to a transaction before the first write to them.
 
 Producers send versions 0 to 3. Brokers send version 4 and above, for several transactions at a time, to add
-partitions or only to verify that they are in the transaction. Either all partitions are added or none.
+partitions or only to verify that they are in the transaction. Of each transaction, all partitions are added, or
+none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """ControlledShutdown: move the leaderships of a broker that is about to stop to other brokers. Between brokers.
 
-Only the controller handles it. The response lists the partitions that no other broker can lead.
+Only the controller handles it. The response lists the partitions with several replicas that the broker still leads,
+because no other broker can.
 """
 
 from __future__ import annotations

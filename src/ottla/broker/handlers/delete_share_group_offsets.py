@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: delete a share group's states of all partitions of topics.
+"""DeleteShareGroupOffsets: delete the offsets of a share group in all partitions of the named topics.
 
 The group must have no members.
 """

@@ -1,7 +1,8 @@
 """EndTxn: commit or abort a transaction.
 
 The response is sent when the outcome is committed in `__transaction_state`. The markers are written afterwards; until
-they are, the producer gets CONCURRENT_TRANSACTIONS. From version 5 on, each transaction has its own epoch (KIP-890).
+they are, requests for the next transaction may get CONCURRENT_TRANSACTIONS. From version 5 on, each transaction has its
+own epoch (KIP-890).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ followers, and may be redirected to a nearer replica (KIP-392).
 Records of tiered topics that are only in remote storage are read from there (KIP-405). Followers get
 OFFSET_MOVED_TO_TIERED_STORAGE for them, and start where the leader's local log starts.
 
-Requires READ on the topic; of followers, CLUSTER_ACTION on the cluster.
+Requires READ on the topic. Followers need CLUSTER_ACTION on the cluster instead.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ Result = tuple[PartitionKey, CachedPartition, PartitionData]
 
 
 class Budget:
-    """The number of bytes that one response may still have."""
+    """The number of bytes of records that can still be added to one response."""
 
     __slots__ = ("is_empty", "left")
 

@@ -1,8 +1,10 @@
 """InitProducerId: a producer id for an idempotent producer; id and epoch for a transactional one.
 
-Each request increments the epoch of a transactional id, which fences the previous producer and aborts its open
-transaction. A producer that sends its id and epoch (from version 3 on, KIP-360) keeps its id, unless the epochs are
-exhausted. Up to version 3, clients get INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED.
+An idempotent producer gets a new id with each request. A transactional producer gets the next epoch of its
+transactional id, which fences the previous producer and aborts its open transaction; if the epochs are exhausted, it
+gets a new producer id. If it sends its id and epoch (from version 3 on, KIP-360), a fenced producer is rejected, and a
+repeated request gets the same epoch again. Up to version 3, clients get INVALID_PRODUCER_EPOCH instead of
+PRODUCER_FENCED.
 
 Left out on purpose: keeping prepared transactions (version 6, KIP-939), which Apache Kafka rejects as well.
 """

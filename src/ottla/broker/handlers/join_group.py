@@ -14,7 +14,10 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Response]:
-    """Pass the request to the coordinator, which answers when all members have joined or the rebalance times out."""
+    """Pass the request to the coordinator.
+
+    During a rebalance, the coordinator answers when all members have joined or the rebalance times out.
+    """
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     check_size((protocol.metadata for protocol in request.protocols), context)
     runtime = context.broker.groups

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: the end offset of a leader epoch, with which clients detect that a log was truncated (KIP-320).
 
-Requires DESCRIBE on the topic; of followers, CLUSTER_ACTION on the cluster.
+Requires DESCRIBE on the topic. Followers need CLUSTER_ACTION on the cluster instead.
 """
 
 from __future__ import annotations

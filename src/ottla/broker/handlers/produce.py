@@ -9,8 +9,8 @@ A partition must be in the producer's transaction before its first batch is appe
 adds the partition. Older producers send AddPartitionsToTxn, and the broker verifies that the partition was added
 (KIP-890), unless transaction.partition.verification.enable is false.
 
-Requires WRITE on the topic and, for transactional batches, on the transactional id. If the latter is missing, the whole
-request fails.
+Requires WRITE on the topic and, for transactional batches, on the transactional id. Without WRITE on the transactional
+id, the whole request fails.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ OLD_FORMAT_FACTOR = 4
 COMPRESSED_AT_ONCE = 4
 """Number of compressed batches in a request above which other requests are processed in between."""
 NOT_VERIFIED = VerificationResult()
-"""The result if no verification was necessary."""
+"""The result if nothing was added or verified before the append."""
 INVALID_DATA = (
     errors.MessageTooLargeError,
     errors.CorruptMessageError,
@@ -144,9 +144,10 @@ def handle(
 
 
 async def _verify_and_append(newest: int, request: ProduceRequest, context: RequestContext) -> ProduceResponse | None:
-    """Append the batches if their producer ids have been allocated, possibly just now by another broker.
+    """Append the batches if the highest of their producer ids has been allocated, possibly just now by another broker.
 
-    Otherwise reject all batches with UNKNOWN_PRODUCER_ID.
+    Otherwise reject all batches with UNKNOWN_PRODUCER_ID. If the metadata store is unreachable, a plausible id is
+    accepted.
     """
     if not await context.broker.producer_ids.is_allocated(newest):
         return _reject_all(request, errors.UnknownProducerIdError(f"producer id {newest} has not been allocated"))
@@ -474,7 +475,7 @@ def _checked(
     data: PartitionProduceData,
     context: RequestContext,
 ) -> tuple[Partition, RecordData]:
-    """Return the partition, and the batch to append, converted to format 2.
+    """Return the partition, and the batch to append; messages of older formats are converted to it.
 
     Raises an error if the batch may not be appended.
     """

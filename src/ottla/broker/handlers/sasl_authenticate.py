@@ -1,6 +1,6 @@
-"""SaslAuthenticate, after authentication or on listeners without SASL.
+"""SaslAuthenticate, on listeners without SASL or from clients that are authenticated already.
 
-Before that, `security/sasl_authenticator` handles it.
+On SASL listeners, `security/sasl_authenticator` handles it during authentication.
 
 This handler only verifies the proof that the client is a broker of this cluster
 (`cluster/interbroker/membership_proof`).

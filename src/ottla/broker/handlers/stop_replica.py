@@ -1,9 +1,9 @@
 """StopReplica: the controller stops or deletes replicas of this broker. Between brokers.
 
 A request of an older leader epoch, or for a deleted topic that was created again, is rejected with
-FENCED_LEADER_EPOCH, so that a late request does not delete a log that was assigned to the broker again. If the broker
-is shutting down, its replicas are stopped without being deleted, because further fetches would bring the broker back
-into the ISR.
+FENCED_LEADER_EPOCH, so that a late request does not delete a log that was assigned to the broker again. While a
+broker shuts down, the controller stops its replicas without deleting them, because further fetches would bring the
+broker back into the ISR.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class HttpListener:
         log.log(
             logging.INFO if is_standard else logging.WARNING,
             "The HTTP listener cannot bind %s:%d: %s. The broker runs without metrics and health checks over HTTP; set "
-            "ottla.http.listener to a free port.",
+            "ottla.http.listener to another address.",
             host,
             port,
             self._bind_error,

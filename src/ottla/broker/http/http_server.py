@@ -42,7 +42,7 @@ REALM: Final = 'Basic realm="ottla", charset="UTF-8"'
 
 
 class Sending(NamedTuple):
-    """The way to send one page."""
+    """Options for sending one page."""
 
     has_body: bool = True
     """False for HEAD."""
@@ -71,7 +71,8 @@ class HttpServer:
             pass  # the client is too slow, or has disconnected
         except Exception:
             log.exception(
-                "Unexpected error in a request to the HTTP listener from %s", writer.get_extra_info("peername")
+                "Unexpected error in a request to the HTTP listener from %s; closing the connection",
+                writer.get_extra_info("peername"),
             )
         finally:
             del self._connections[writer]

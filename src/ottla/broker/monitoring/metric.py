@@ -13,7 +13,7 @@ from ottla.latency import LatencySnapshot
 Labels = tuple[str, ...]
 Value = int | float | LatencySnapshot
 Samples = Iterable[tuple[Labels, Value]]
-"""Pairs of label values and value. The label values () stand for the sum over all labels."""
+"""Pairs of label values and value. The label values () mean the sum over all labels, or that the metric has none."""
 Source = Callable[[Scrape], Samples | int | float | None]
 """Returns a metric's samples; its value if it has no labels; None if this broker does not have the metric."""
 

@@ -560,7 +560,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_SOCKETS}successful-authentication-total",
         COUNTER,
         LISTENER,
-        "Connections that were authenticated by SASL or by TLS.",
+        "Connections that were authenticated by SASL, or completed a TLS handshake.",
         counted("authenticated"),
     ),
     BrokerMetric(
@@ -708,7 +708,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_ZOOKEEPER}SessionState",
         GAUGE,
         STATE,
-        "1, with the state of the connection to ZooKeeper: CONNECTED, SUSPENDED or LOST.",
+        "1, with the state of the connection to ZooKeeper as label: CONNECTED, SUSPENDED or LOST.",
         controller.zookeeper_state,
     ),
     BrokerMetric(
@@ -748,7 +748,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "ottla:type=log-flush#slow-total",
         COUNTER,
         DIRECTORY,
-        "Flushes that producers waited for longer than 500 ms (flush.messages).",
+        "Flushes that took longer than 500 ms while producers waited for them, because of flush.messages.",
         logs.slow_flushes,
     ),
     BrokerMetric(
@@ -804,7 +804,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "ottla:type=log-directory#total-bytes",
         GAUGE,
         DIRECTORY,
-        "Size of the log directory's file system.",
+        "Size in bytes of the log directory's file system.",
         logs.disk_total,
     ),
     BrokerMetric(

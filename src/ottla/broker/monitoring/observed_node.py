@@ -18,7 +18,9 @@ class ObservedNode(Protocol):
 
     @property
     def waits_for(self) -> str:
-        """The cause if the broker waits, such as a ZooKeeper that does not answer; empty if it does not wait."""
+        """The reason why the broker waits for the metadata store, such as a ZooKeeper that does not answer; empty if it
+        does not wait.
+        """
         ...
 
     @property
@@ -28,5 +30,5 @@ class ObservedNode(Protocol):
 
     @property
     def monitored(self) -> MonitoredBroker | None:
-        """The parts that metrics are read from; None while the broker is starting and has not created them."""
+        """The parts that metrics are read from; None until the broker has created them and loaded its logs."""
         ...

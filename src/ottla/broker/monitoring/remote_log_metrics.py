@@ -26,8 +26,16 @@ REMOTE_LOG_METRICS: Final[tuple[BrokerMetric, ...]] = (
     _counter(
         "RemoteFetchBytesPerSec", "Bytes of records that consumers got from remote storage.", "remote_fetch_bytes"
     ),
-    _counter("RemoteFetchRequestsPerSec", "Reads of partitions from remote storage.", "remote_fetch_requests"),
-    _counter("RemoteFetchErrorsPerSec", "Reads from remote storage that failed.", "remote_fetch_errors"),
+    _counter(
+        "RemoteFetchRequestsPerSec",
+        "Attempts to read records of a partition from remote storage.",
+        "remote_fetch_requests",
+    ),
+    _counter(
+        "RemoteFetchErrorsPerSec",
+        "Attempts to read records from remote storage that have failed, without timeouts.",
+        "remote_fetch_errors",
+    ),
     _counter("RemoteDeleteRequestsPerSec", "Attempts to delete a segment in remote storage.", "remote_delete_requests"),
     _counter(
         "RemoteDeleteErrorsPerSec",
@@ -36,12 +44,12 @@ REMOTE_LOG_METRICS: Final[tuple[BrokerMetric, ...]] = (
     ),
     _counter(
         "BuildRemoteLogAuxStateRequestsPerSec",
-        "Attempts of followers to start where the local log of their leader starts.",
+        "Attempts of followers to start where the leader's local log starts, as older records are in remote storage.",
         "aux_state_requests",
     ),
     _counter(
         "BuildRemoteLogAuxStateErrorsPerSec",
-        "Failed attempts of followers to start where the local log of their leader starts.",
+        "Failed attempts of followers to start where the leader's local log starts.",
         "aux_state_errors",
     ),
     BrokerMetric(
@@ -97,7 +105,7 @@ REMOTE_LOG_METRICS: Final[tuple[BrokerMetric, ...]] = (
         "org.apache.kafka.storage.internals.log:type=RemoteStorageThreadPool,name=RemoteLogReaderTaskQueueSize",
         Kind.GAUGE,
         (),
-        "Number of ranges that are being read from remote storage, or wait for a thread.",
+        "Number of reads from remote storage that are in progress or wait for a thread.",
         remote_log.task_queue_size,
     ),
 )

@@ -1,9 +1,9 @@
 """Traces of OpenTelemetry in the broker: a span for a sampled share of the requests (`ottla.tracing.sample.ratio`).
 
 Kafka has no equivalent. A span begins when the request was read and ends when its response is ready; it has the API,
-the client and the phases of the request. Spans of Produce have links to the spans of the records' senders, if these
-have put their W3C trace context into the headers of the records (as `ottla.client.tracing` does). Spans do not contain
-records.
+the client and the phases of the request. A span of Produce has links to the senders of the first records of
+uncompressed batches, if they have put their W3C trace context into the headers of the records (as
+`ottla.client.tracing` does). Spans do not contain records.
 
 OpenTelemetry's own environment variables configure the export (`OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_ENDPOINT`, …).
 Only brokers with this config import this module. Other brokers have another dispatcher, so tracing costs them nothing.
@@ -68,7 +68,7 @@ class TracedDispatch(Dispatch):
         loop_time: LoopTime | None = None,
         draw: Callable[[], float] = random.random,
     ) -> None:
-        """`ratio`: the share of requests with a span. `draw`: returns a random number from 0 to 1."""
+        """`ratio`: the share of requests with a span. `draw`: returns a random number from 0 to less than 1."""
         super().__init__(broker)
         self._ratio, self._draw, self._loop_time = ratio, draw, loop_time
         self._tracer = trace.get_tracer("ottla.broker", __version__)
@@ -83,7 +83,7 @@ class TracedDispatch(Dispatch):
         except MalformedMessageError:
             return super().__call__(frame, connection)
         except Exception:  # no error of a batch or an exporter may make a request fail
-            log.exception("Cannot create the OpenTelemetry span of a request")
+            log.exception("Cannot create the OpenTelemetry span of a request; processing the request without it")
             return super().__call__(frame, connection)
         if self._loop_time is not None:
             span.set_attribute("kafka.request.queue_ms", (began - self._loop_time.woken_at) * 1000)
@@ -151,7 +151,7 @@ def _end(span: Span, reply: Reply, header: RequestHeader) -> None:
             span.set_status(Status(StatusCode.ERROR))
         span.end()
     except Exception:
-        log.exception("Cannot complete the OpenTelemetry span of a request")
+        log.exception("Cannot complete the OpenTelemetry span of a request; sending the response nevertheless")
 
 
 def _fail(span: Span, error: BaseException) -> None:
@@ -202,7 +202,7 @@ def _topics(request: Any) -> dict[str, Any]:
 
 
 def _links(request: ProduceRequest) -> Iterator[Link]:
-    """Yield links to the senders of the first records of the batches."""
+    """Yield a link for each batch whose first record has a trace context, for the first MAX_NAMES partitions."""
     partitions = [partition for topic in request.topic_data for partition in topic.partition_data]
     for partition in partitions[:MAX_NAMES]:
         context = _sender(partition.records)

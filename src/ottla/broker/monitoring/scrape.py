@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.replication.fetcher import ReplicaFetcherManager
 
 SLICE_SECONDS: Final = 0.0005
-"""Seconds on the event loop after which other tasks may run."""
+"""Time in seconds that a slice of the work takes on the event loop, before other tasks may run."""
 MAX_REBALANCED_GROUPS: Final = 10_000
 """Maximum number of groups whose rebalances are reported: those with the most rebalances."""
 
@@ -125,7 +125,7 @@ class Scrape:
         self.rebalances: Mapping[str, int] = {}
         """The number of rebalances by group, of at most MAX_REBALANCED_GROUPS groups."""
         self.rebalance_seconds: dict[str, float] = {}
-        """The time since the start of the rebalance of each group that is rebalancing."""
+        """Seconds since the start of the rebalance, by group; only classic groups that are rebalancing."""
         self.lags = NO_LAGS
         self.disks: dict[str, DiskSpace] = {}
 

@@ -28,7 +28,7 @@ DEFAULT_SERVICE: Final = "ottla-broker"
 
 
 class TraceExport:
-    """The tracer provider that the broker has created; None if the program had one."""
+    """Closes the tracer provider that the broker has created, if the program had not set one."""
 
     def __init__(self, provider: TracerProvider | None) -> None:
         self._provider = provider

@@ -1,9 +1,9 @@
 """Quotas of users and clients (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599).
 
-A request above its quota is executed and answered at once, with a `throttle_time_ms` for which the client should pause;
-for that time the broker does not read from its connection either. Only topic and partition changes above the controller
-mutation quota are rejected, if the client knows THROTTLING_QUOTA_EXCEEDED. Quotas are looked up by user and client id
-in Kafka's order of precedence; each user or client under a default quota has the full quota for itself. Not
+A request above its quota is executed and answered as usual, with a `throttle_time_ms` for which the client should
+pause; for that time the broker does not read from its connection either. Only topic and partition changes above the
+controller mutation quota are rejected, if the client knows THROTTLING_QUOTA_EXCEEDED. Quotas are looked up by user and
+client id in Kafka's order of precedence; each user or client under a default quota has the full quota for itself. Not
 thread-safe: event loop only.
 """
 
@@ -88,7 +88,7 @@ class Quotas:
         self._measured: dict[tuple[str, str, str], MeasuredUsage] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
         self.active = False
-        """Whether any quota is set; otherwise nothing is measured."""
+        """Whether any quota of a user or client is set; otherwise nothing is measured."""
 
     def update(self, image: ClusterImage) -> None:
         """Apply changed quotas. The usage that was measured before still counts."""

@@ -25,7 +25,9 @@ def require_tokens(context: RequestContext) -> DelegationTokenStore:
 
 
 def require_authentication(context: RequestContext) -> None:
-    """Raise DelegationTokenRequestNotAllowedError on a connection that must not request tokens."""
+    """Raise DelegationTokenRequestNotAllowedError unless the client is authenticated by SASL or a TLS certificate, and
+    not by a delegation token.
+    """
     connection = context.connection
     protocol = context.broker.config.security_protocol(connection.listener.name)
     is_authenticated = protocol.startswith("SASL") or (protocol == "SSL" and context.user != ANONYMOUS)

@@ -35,14 +35,14 @@ AUTHENTICATE: Final = SaslAuthenticateRequest.API_KEY
 SESSION: Final = "sasl"
 """The key of the `SaslSession` in a connection's state."""
 REAUTHENTICATION_PAUSE_SECONDS: Final = 1.0
-"""Minimum time in seconds between authentications of one connection, as in Kafka."""
+"""Minimum time in seconds between re-authentications of one connection, as in Kafka."""
 
 
 class SaslMechanism(Protocol):
     """The broker's side of one SASL exchange."""
 
     user: str | None
-    """The user, once authenticated."""
+    """The user; None until authenticated."""
     claimed: str
     """The user that the client claims to be; empty if it is unknown."""
     expires: float | None

@@ -40,8 +40,8 @@ def offers(
 ) -> dict[str, MechanismFactory]:
     """Return the listener's mechanisms by name.
 
-    `current`: returns the current configs, which can have other users of PLAIN than at the start. `secret` is available
-    when the first client connects.
+    `current`: returns the current configs, because the users of PLAIN can be changed dynamically. `secret`: returns the
+    key for fake credentials, which is read from the metadata store only after the listener is created.
     """
     config = current()
     return {

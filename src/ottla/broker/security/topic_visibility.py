@@ -13,7 +13,7 @@ from ottla.security.acl import ResourceType
 
 
 def client_of(context: RequestContext) -> GroupClient:
-    """Return the client that joins a group, with the check whether it may DESCRIBE a topic."""
+    """Return the client that joins a group, with the check whether it may DESCRIBE a topic (None: no authorizer)."""
     may_describe = (
         None
         if context.broker.authorizer is None

@@ -245,7 +245,9 @@ class BrokerNode:
 
     @property
     def waits_for(self) -> str:
-        """The cause if the broker waits, such as a ZooKeeper that does not answer; empty if it does not wait."""
+        """The reason why the broker waits for the metadata store, such as a ZooKeeper that does not answer; empty if it
+        does not wait.
+        """
         return "" if self._awaited_store is None else self._awaited_store.waits_for
 
     @property

@@ -1,4 +1,4 @@
-"""The metadata stores that a broker's config names. None of them is opened yet."""
+"""Creation of the metadata store that several brokers share, SQLite or ZooKeeper. The caller opens it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a broker that only some configs need. Others start without importing them."""
+"""The parts of a broker that only some configs need. Brokers with other configs do not import their modules."""
 
 from __future__ import annotations
 

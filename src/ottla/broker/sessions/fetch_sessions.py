@@ -41,7 +41,7 @@ class PartitionKey(NamedTuple):
 
 
 class CachedPartition:
-    """One partition of a session: the client's request for it, and the last response."""
+    """One partition of a fetch: the client's request for it, and in a session the offsets of the last response."""
 
     __slots__ = ("follower", "high_watermark", "log_start_offset", "partition", "request")
 

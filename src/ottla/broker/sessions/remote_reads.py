@@ -1,4 +1,4 @@
-"""Reads of one request from remote storage, for Fetch, ShareFetch and ListOffsets.
+"""Reading from remote storage for a request: Fetch, ShareFetch or ListOffsets.
 
 Handlers immediately read records that are on this broker. If a record is only in remote storage, the read raises
 RemoteReadNeededError, and the handler reads it from there without blocking the event loop.
@@ -42,7 +42,7 @@ def check_is_local(broker: BrokerContext, partition: Partition, offset: int) -> 
 
 
 class RemoteReads:
-    """The reads of one request, which share remote.fetch.max.wait.ms."""
+    """Reads from remote storage for one request, which together may take remote.fetch.max.wait.ms."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker

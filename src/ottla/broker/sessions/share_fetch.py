@@ -1,4 +1,4 @@
-"""Acquisition and acknowledgement of the records of one partition, for ShareFetch and ShareAcknowledge."""
+"""Acquisition and acknowledgement of records of share partitions, for ShareFetch and ShareAcknowledge."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Let other tasks run, then call `acquire` again.
 
 
 class Batches(NamedTuple):
-    """Whole batches of a partition, and the aborted transactions of which they may have records."""
+    """Whole batches of a partition, and the aborted transactions that may have records in them."""
 
     data: bytes
     aborted: Sequence[AbortedTransaction] = ()
@@ -150,8 +150,9 @@ class SharePartitionReader:
         return share_partition
 
     def acquire(self, tip: TopicIdPartition, max_bytes: int, max_records: int, *, strict: bool) -> Acquired | None:
-        """Acquire available records; the last batch may exceed `max_records` unless `strict`. None if there are
-        none.
+        """Acquire available records; the last batch may exceed `max_records` unless `strict`.
+
+        Return None if there are none, and ONLY_ABORTED if they belong to aborted transactions.
         """
         shared, partition = self.shared(tip), self.partition(tip)
         offset = shared.next_offset

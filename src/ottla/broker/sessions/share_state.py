@@ -121,5 +121,11 @@ async def _remote_ends(
     try:
         return await end_offsets_from(broker.inter_broker, leader, partitions, timeout=timeout, purpose="share-state")
     except KafkaError as error:
-        log.warning("Cannot look up the end offsets of %d partitions at broker %d: %s", len(partitions), leader, error)
+        log.warning(
+            "Cannot look up the end offsets of %d partitions at broker %d, so their lag is not reported or their "
+            "offsets are not altered: %s",
+            len(partitions),
+            leader,
+            error,
+        )
         return {}

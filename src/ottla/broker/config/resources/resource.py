@@ -26,7 +26,7 @@ class Resource(Protocol):
         ...
 
     def names(self, context: RequestContext) -> Iterable[str]:
-        """Return the names of all resources of the type, for ListConfigResources."""
+        """Return the names of all resources of the type, or of the groups with configs, for ListConfigResources."""
         ...
 
     def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
