@@ -162,7 +162,7 @@ COMMAND = AdminCommand(
     actions=(
         Action(
             "list",
-            "list all transactional ids",
+            "list transactional ids with their coordinators and transaction states",
             list_,
             options=(
                 Option(

@@ -28,7 +28,7 @@ CHANGES: Final = (
 
 TRANSITIONS: Final = (classic_group.ClassicGroup.transition_to, transaction.Transaction.transition_to)
 STATS_INIT: Final = ApiStats.__init__
-"""The original method of ApiStats, which each recorder wraps."""
+"""The original `__init__` of ApiStats, which each recorder wraps."""
 
 
 def _step(kind: str, before: object, after: object) -> str:
