@@ -180,7 +180,9 @@ async def _start(node: BrokerNode, stopping: asyncio.Event) -> bool:
         starting.cancel()
         await asyncio.wait((starting,))
         if starting.cancelled():
-            logging.getLogger("ottla.broker").info("A signal stopped the broker during its start (stage: %s)", stage)
+            logging.getLogger("ottla.broker").info(
+                "A signal stopped the broker during its start (stage: %s); exiting", stage
+            )
             return False
     await starting
     return True

@@ -167,8 +167,8 @@ COMMAND = AdminCommand(
             options=(
                 Option(
                     "--duration-filter MS",
-                    "only transactions that have been open for longer than this time in milliseconds; negative: all "
-                    "(the default)",
+                    "only transactional ids whose last transaction began longer than this time in milliseconds ago, or "
+                    "that have had none; negative: all (the default)",
                     int,
                 ),
                 Option(
