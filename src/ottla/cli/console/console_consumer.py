@@ -158,7 +158,10 @@ COMMAND = Command(
             "--from-beginning", "start at the earliest record instead of the end, unless --group has committed offsets"
         ),
         Option("--partition", "number of the only partition of --topic to read (default: all)", int),
-        Option("--offset", "with --partition: offset to start at, earliest, or latest (the default)"),
+        Option(
+            "--offset",
+            "with --partition: offset to start at, earliest, or latest (the default without --from-beginning)",
+        ),
         Option("--group", "consumer group (default: group.id, or a new group, whose offsets are not committed)"),
         Option("--max-messages N", "stop after N records (default: no limit)", int),
         Option(
@@ -166,7 +169,10 @@ COMMAND = Command(
             "stop if no record arrives for this time in milliseconds (default: wait without end)",
             int,
         ),
-        Flag("--delete-consumer-offsets", "with --zookeeper: delete the offsets of the group first"),
+        Flag(
+            "--delete-consumer-offsets",
+            "with --zookeeper: first delete the znodes of the group, which contain its offsets",
+        ),
         Flag("--skip-message-on-error", "with --zookeeper: skip messages that cannot be read or printed"),
         Option(
             "--isolation-level",
