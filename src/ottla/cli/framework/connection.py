@@ -26,7 +26,8 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
 
     Args:
         old_names: earlier names of `--bootstrap-server`.
-        required: whether one of the options for addresses is required if no other source may have addresses.
+        required: whether one of the options for addresses is required, unless OTTLA_BOOTSTRAP_SERVERS is set or the
+            file of profiles exists.
         zookeeper: whether to add `--zookeeper`, which looks up the brokers in ZooKeeper.
         controllers: whether to add `--bootstrap-controller`, for Apache Kafka's controllers (KIP-919).
     """
