@@ -38,8 +38,8 @@ HANGING_SECONDS = 1.0
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the broker, or the brokers of a node, until SIGTERM, SIGINT or SIGHUP. Return 0 after a signal, or 1 if a
-    broker cannot start or fails.
+    """Run the broker, or the brokers of a node, until SIGTERM, SIGINT or SIGHUP. Return 0 after a signal, or 1 if the
+    broker cannot start or fails, or if a broker of a node does not stop cleanly.
     """
     from ottla.broker.node import parent
     from ottla.config.broker import WITHOUT_FILE
@@ -180,7 +180,9 @@ async def _start(node: BrokerNode, stopping: asyncio.Event) -> bool:
         starting.cancel()
         await asyncio.wait((starting,))
         if starting.cancelled():
-            logging.getLogger("ottla.broker").info("A signal stopped the broker during its start (stage: %s)", stage)
+            logging.getLogger("ottla.broker").info(
+                "A signal stopped the broker during its start (stage: %s); exiting", stage
+            )
             return False
     await starting
     return True
@@ -250,8 +252,8 @@ COMMAND = Command(
         ),
         Option(
             "--log-file FILE",
-            "log file, in place of standard error; it is reopened after logrotate has moved it. If there are several "
-            "brokers, their ids are added to its name",
+            "log file, in place of standard error; without --log-file-bytes, it is reopened after logrotate has moved "
+            "it. If there are several brokers, each has a log file with its id in the name",
         ),
         Option(
             "--log-file-bytes N",
@@ -261,7 +263,7 @@ COMMAND = Command(
         ),
         Option(
             "--log-file-count N",
-            "number of rotated log files that are retained, with --log-file-bytes",
+            "with --log-file-bytes: number of rotated log files that are retained; 0: the log file is not rotated",
             type=int,
             default=10,
         ),

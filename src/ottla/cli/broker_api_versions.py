@@ -17,7 +17,8 @@ from ottla.model import Node
 from ottla.protocol.apis import BY_KEY, BY_NAME, NOT_DECLARED
 
 CONFIGS: Final[Mapping[str, Any]] = {"retries": 0, "request.timeout.ms": 5_000}
-"""Configs of Kafka's tool: a single attempt with a short timeout. A properties file may override them."""
+"""Configs of Kafka's tool: a single attempt with a short timeout. The profile and a properties file may override them.
+"""
 
 NOT_MISSED: Final = frozenset({4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 93, 94})
 """Keys of APIs that are not listed if a broker lacks them, because clients of Kafka 4.3 do not know them either:

@@ -47,4 +47,6 @@ def parser_of_all() -> CommandParser:
     return parser
 
 
-COMMAND = Command(run=run, options=(Option("shell SHELL", " or ".join(SHELLS), choices=SHELLS),))
+COMMAND = Command(
+    run=run, options=(Option("shell SHELL", f"shell that runs the script: {' or '.join(SHELLS)}", choices=SHELLS),)
+)

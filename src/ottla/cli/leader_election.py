@@ -23,7 +23,8 @@ CHOICES: Final = ("all_topic_partitions", "topic", "path_to_json_file")
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
     """Elect leaders of the selected partitions, and print the partitions with a new leader, those that already had the
-    right one, and the errors. The exit code is 1 if the election of a partition fails.
+    right one (not with `--all-topic-partitions`), and the errors. The exit code is 1 if the election of a partition
+    fails.
     """
     partitions = _partitions(args)
     kind = ElectionType[args.election_type]

@@ -130,7 +130,7 @@ COMMANDS = tuple(
             "copy topics, configs and offsets of groups between clusters (connect-mirror-maker.sh)",
         ),
         ("dump-log", "storage.dump_log", "print log and index files (kafka-dump-log.sh)"),
-        ("metadata", "storage.metadata", "print, export or import the metadata of a standalone broker"),
+        ("metadata", "storage.metadata", "print an embedded metadata store, or copy it to or from ZooKeeper"),
         ("zookeeper-shell", "storage.zookeeper_shell", "read and change znodes of ZooKeeper (zookeeper-shell.sh)"),
         ("completion", "completion", "print a script that completes commands and options in bash or zsh"),
         ("spark-submit", "spark.submit", "submit a job to a Spark cluster together with Ottla (spark-submit)"),
@@ -159,7 +159,9 @@ LEFT_OUT = {
     "jmx": "there is no JVM; metrics are on ottla.http.listener",
     "zookeeper-security-migration": "zookeeper.set.acl sets ACLs on new znodes",
 }
-"""Tools of Kafka without a command of the same name, and the reasons. docs/tools.md has the complete list."""
+"""Tools of Kafka without a command of the same name, with the reason or the replacement. docs/tools.md has the complete
+list.
+"""
 
 INTERRUPTED = 130
 """The exit code after Ctrl+C, as in shells."""

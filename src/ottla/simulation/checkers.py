@@ -120,8 +120,8 @@ def no_transaction_stays_open(held_back: Mapping[TopicPartition, tuple[int, int]
 
 
 def every_record_is_consumed(events: Sequence[GroupEvent], records: Sequence[StoredRecord]) -> list[str]:
-    """Check that every record was consumed, and that no new owner of a partition received a record before the offset
-    that was committed when it got the partition.
+    """Check that every record was consumed, that no new owner of a partition received a record before the offset that
+    was committed when it got the partition, and that no owner received a record twice.
     """
     taken = {(event.tp, event.offset) for event in events if isinstance(event, Consumed)}
     wrong = [f"no member took {r.tp} {r.offset}" for r in records if (r.tp, r.offset) not in taken]

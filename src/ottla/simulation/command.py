@@ -31,13 +31,17 @@ COVERAGE_HELP: Final = (
     "add the coverage of these runs to this file; about half of the runs are variants of runs that covered something "
     "new"
 )
+INJECT_HELP: Final = (
+    "inject only this fault, KIND@AT+SECONDS:BROKER,OTHER, instead of planned ones; repeatable; `none`: no faults"
+)
+WITHOUT_HELP: Final = "leave out the clients with this name; repeatable"
 MAX_SHRUNK: Final = 3
 """Maximum number of broken runs that are shrunk: several often have the same cause."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, and return its exit code: 1 if a promise was broken, otherwise 0. Without PYTHONHASHSEED=0, run
-    it again in its place with that variable.
+    """Run the command, and return its exit code: 1 if a promise was broken, otherwise 0. Without PYTHONHASHSEED=0,
+    replace this process by one that runs the same command with that variable.
     """
     if os.environ.get("PYTHONHASHSEED") != "0":
         # the order of sets of strings depends on the seed
@@ -88,19 +92,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ottla.simulation", description=__doc__, allow_abbrev=False)
     parser.add_argument("--seed", type=int, help="the (first) seed; random by default")
     parser.add_argument("--runs", type=int, default=1, help="number of runs, with consecutive seeds")
-    parser.add_argument("--minutes", type=float, help="run further seeds for this time, regardless of --runs")
     parser.add_argument(
-        "--seconds", type=float, default=120, help="virtual time of faults and pauses per run, in seconds"
+        "--minutes", type=float, help="run consecutive seeds for this number of minutes, regardless of --runs"
     )
     parser.add_argument(
-        "--fault", action="append", choices=sorted(ALL_KINDS), default=[], help="only faults of this kind"
+        "--seconds", type=float, default=120, help="virtual time in seconds within which the faults of a run begin"
+    )
+    parser.add_argument(
+        "--fault", action="append", choices=sorted(ALL_KINDS), default=[], help="only faults of this kind; repeatable"
     )
     parser.add_argument(
         "--workload",
         action="append",
         choices=WORKLOADS,
         default=[],
-        help="add this workload instead of two that the seed chooses",
+        help="add this workload instead of two that the seed chooses; repeatable",
     )
     parser.add_argument(
         "--store",
@@ -108,18 +114,18 @@ def _parser() -> argparse.ArgumentParser:
         help="the metadata store; by default SQLite for every fourth seed, ZooKeeper for the others",
     )
     parser.add_argument("--shrink", type=float, nargs="?", const=300, default=0, metavar="SECONDS", help=SHRINK_HELP)
-    parser.add_argument(
-        "--inject", action="append", type=_fault, metavar="FAULT", help="inject only these faults; `none`: no faults"
-    )
-    parser.add_argument("--without", action="append", choices=(*BASE, *WORKLOADS), default=[], help="leave clients out")
+    parser.add_argument("--inject", action="append", type=_fault, metavar="FAULT", help=INJECT_HELP)
+    parser.add_argument("--without", action="append", choices=(*BASE, *WORKLOADS), default=[], help=WITHOUT_HELP)
     parser.add_argument("--lasts", type=float, default=0.0, help="minimum virtual time of load, in seconds")
     parser.add_argument("--variation", type=int, default=0, help="select another order of events for the seed")
-    parser.add_argument("--tiered", action="store_true", help="tiered topics, in an object store that sometimes fails")
-    parser.add_argument("--stop-early", action="store_true", help="end at the first violation")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of runs in parallel")
-    parser.add_argument("--timelines", type=Path, help="directory for the timelines of failed runs")
+    parser.add_argument("--tiered", action="store_true", help="keep old segments in an object store, which may fail")
+    parser.add_argument("--stop-early", action="store_true", help="end each run at its first violation")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="number of runs in parallel (default: one per CPU)"
+    )
+    parser.add_argument("--timelines", type=Path, help="directory for the timelines of broken runs")
     parser.add_argument("--coverage", type=Path, metavar="FILE", help=COVERAGE_HELP)
-    parser.add_argument("--json", action="store_true", help="one line of JSON per run")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per run")
     return parser
 
 

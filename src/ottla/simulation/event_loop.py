@@ -189,7 +189,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
                 self.polled.activate(fd)
 
     def fail(self, error: StuckError) -> None:
-        """End the run with this error, as soon as the current callback has returned."""
+        """End the run with this error before the next iteration."""
         self._failure = error
 
     def _run_once(self) -> None:

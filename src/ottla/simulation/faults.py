@@ -201,8 +201,8 @@ async def _repair_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 async def _lose_power_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
-    """Cut the power and restart the broker. The broker loses all writes that fsync has not stored, even if its code
-    ignored an error of fsync.
+    """Cut the power and restart the broker. Writes that fsync has not stored may be lost, even if the broker ignored
+    the error of fsync.
     """
     _repair_disk(cluster, fault)
     _lose_power(cluster, fault)

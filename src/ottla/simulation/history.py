@@ -87,7 +87,7 @@ class Attempt:
 
 
 class Assigned(NamedTuple):
-    """A member of the group was assigned a partition."""
+    """The event that a member of the group was assigned a partition."""
 
     at: float
     member: str
@@ -97,7 +97,7 @@ class Assigned(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """A member of the group received a record."""
+    """The event that a member of the group received a record."""
 
     at: float
     member: str
@@ -106,7 +106,7 @@ class Consumed(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The coordinator has confirmed the commit of this position."""
+    """The event that a member received the coordinator's confirmation of a committed position."""
 
     at: float
     member: str

@@ -1,8 +1,8 @@
 """Named pipes between simulated processes, through which the embedded metadata store notices changes and killed
 processes.
 
-A pipe is an empty file in the directory of the run, so that paths and modification times are real. Its bytes are in
-memory. Bytes, and the end of a process, reach readers after a delay.
+A pipe is an empty file in the directory of the run, so that paths and modification times are real. Only the number of
+its bytes is simulated; all of them are read as zeros. Bytes, and the end of a process, reach readers after a delay.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from ottla.broker.embedded import Broker, create_internal_topics
 class Cluster(Broker):
     """Several brokers whose internal topics exist before one of them stops.
 
-    As in Kafka, the first group or transaction creates them, with three replicas. In a test that kills a broker before,
-    consumers would wait for that broker without an end.
+    Otherwise the first group or transaction creates them, as in Kafka, with as many replicas as there are brokers (at
+    most three). If a broker was killed before, that fails, and consumers wait until the broker is back.
     """
 
     def kill_broker(self, broker_id: int) -> None:

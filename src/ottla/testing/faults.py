@@ -260,8 +260,8 @@ class Faults:
             group: a group that the request names.
             transactional_id: a transactional id that the request names.
             broker: the id of the broker that receives the request.
-            nth: the first request that the fault applies to, counted from 1.
-            times: the number of requests that it applies to; None: all that follow.
+            nth: the first of the matching requests that the fault applies to, counted from 1.
+            times: the number of matching requests that it applies to; None: that one and all that follow.
             optional: whether the test may end although the fault was applied to no request.
 
         Raises ConfigurationError for an unknown API or a value that is not allowed.

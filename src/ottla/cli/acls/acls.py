@@ -195,7 +195,14 @@ COMMAND = AdminCommand(
             for name in ("--authorizer-properties", "--authorizer")
         ),
         Option("--version", "print the version of Ottla and exit", action=_Version),
-        *(Repeatable(f"{flag_name(name)} NAME", f"a {name.replace('_', ' ')}, '*' for all") for name in RESOURCES),
+        *(
+            Repeatable(
+                f"{flag_name(name)} NAME",
+                f"{name.replace('_', ' ')} whose ACLs are added, removed or listed, or a prefix with "
+                "--resource-pattern-type prefixed; '*' is the wildcard for all",
+            )
+            for name in RESOURCES
+        ),
         Flag("--cluster", "add, remove or list ACLs of the cluster"),
         Option(
             "--resource-pattern-type {any,match,literal,prefixed}",

@@ -47,7 +47,9 @@ def renew(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def expire(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Set the expiry time of the token with the HMAC in `--hmac` to now or in `--expiry-time-period`, and print it."""
+    """Let the token with the HMAC in `--hmac` expire after `--expiry-time-period` (negative: remove it now), and print
+    its expiry time.
+    """
     period_ms = args.expiry_time_period
     output.text(f"Calling expire token operation with hmac :{args.hmac} , expire-time-period :{period_ms}")
     expiry = admin.expire_delegation_token(_hmac(args), period_ms)
@@ -148,13 +150,14 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--renew-time-period MS",
-            "time in milliseconds until the token expires; -1: the broker's delegation.token.expiry.time.ms",
+            "time in milliseconds until the token expires, limited by its maximum lifetime; negative: the broker's "
+            "delegation.token.expiry.time.ms",
             int,
             actions="renew",
         ),
         Option(
             "--expiry-time-period MS",
-            "time in milliseconds until the token expires; -1: now, which removes it",
+            "time in milliseconds until the token expires, limited by its maximum lifetime; negative: remove it now",
             int,
             actions="expire",
         ),

@@ -1,1 +1,1 @@
-"""`ottla cluster`: runs a cluster on this machine."""
+"""`ottla cluster`: a local cluster, and actions for any running cluster."""

@@ -39,7 +39,7 @@ MOST_REPLICAS: Final = 3
 OWN: Final = frozenset(
     {"broker.id", "listeners", "zookeeper.connect", "ottla.metadata.dir", "log.dirs", "ottla.http.listener"}
 )
-"""Configs that the cluster sets for each broker, so that they cannot be overridden."""
+"""Configs that the cluster sets for each broker, and that `add` rejects."""
 
 
 @dataclass

@@ -129,7 +129,8 @@ def entities(args: argparse.Namespace) -> list[Entity]:
     """Return the entities that the options select: one entity, or a user and a client. The name of an entity may be
     missing, for all entities, unless the action is `alter`.
 
-    Raises ConfigurationError for other combinations, and for names that the kind does not have.
+    Raises ConfigurationError for other combinations, for a broker id that is not a number, and for the default entity
+    of a kind that has none.
     """
     targets = [*_paired(args.types, args.names), *args.short]
     if not targets:

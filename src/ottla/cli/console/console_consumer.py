@@ -25,7 +25,8 @@ LEVELS = ("read_committed", "read_uncommitted")
 
 def run(args: argparse.Namespace) -> int:
     """Print records until the limit of `--max-messages` or `--timeout-ms` is reached or a signal arrives. Return 0, or
-    after a signal 128 plus its number, as Kafka's tool does.
+    after a signal 128 plus its number, as Kafka's tool does; with `--zookeeper`, return 1 if the group has offsets that
+    forbid `--from-beginning`.
     """
     _check(args)
     if args.zookeeper:
@@ -146,14 +147,21 @@ COMMAND = Command(
         *connection(zookeeper=True),
         OneOf(
             Option("--topic", "topic to read; one of --topic and --include is required"),
-            Option("--include, --whitelist REGEX", "read all topics whose names match the regular expression"),
-            Option("--blacklist REGEX", "with --zookeeper: read all topics except those that match"),
+            Option(
+                "--include, --whitelist REGEX",
+                "read all topics whose names contain a match of the regular expression; with --zookeeper, whose whole "
+                "names match",
+            ),
+            Option("--blacklist REGEX", "with --zookeeper: read all topics except those whose whole names match"),
         ),
         Flag(
             "--from-beginning", "start at the earliest record instead of the end, unless --group has committed offsets"
         ),
         Option("--partition", "number of the only partition of --topic to read (default: all)", int),
-        Option("--offset", "with --partition: offset to start at, earliest, or latest (the default)"),
+        Option(
+            "--offset",
+            "with --partition: offset to start at, earliest, or latest (the default without --from-beginning)",
+        ),
         Option("--group", "consumer group (default: group.id, or a new group, whose offsets are not committed)"),
         Option("--max-messages N", "stop after N records (default: no limit)", int),
         Option(
@@ -161,7 +169,10 @@ COMMAND = Command(
             "stop if no record arrives for this time in milliseconds (default: wait without end)",
             int,
         ),
-        Flag("--delete-consumer-offsets", "with --zookeeper: delete the offsets of the group first"),
+        Flag(
+            "--delete-consumer-offsets",
+            "with --zookeeper: first delete the znodes of the group, which contain its offsets",
+        ),
         Flag("--skip-message-on-error", "with --zookeeper: skip messages that cannot be read or printed"),
         Option(
             "--isolation-level",

@@ -22,8 +22,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 class Lines(NamedTuple):
-    """The rules by which a line is split into headers, key and value. `null_marker` is the text that stands for
-    null.
+    """The rules by which a line is split into headers, key and value. `null_marker` is the text that stands for null;
+    None if no text does.
     """
 
     parse_key: bool = False

@@ -18,7 +18,11 @@ ASSIGNMENT_WIDTH: Final = 20
 
 
 class Row(NamedTuple):
-    """A partition that a group reads, or has committed an offset for. Values are None if they are unknown."""
+    """A partition that a group reads, or has committed an offset for.
+
+    `current_offset` and `lag` are None without a committed offset, `leader_epoch` also if that offset has none.
+    `consumer_id`, `host` and `client_id` are None if no member owns the partition.
+    """
 
     group: str
     topic: str

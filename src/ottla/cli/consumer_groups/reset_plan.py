@@ -1,4 +1,4 @@
-"""The new offsets of `consumer-groups --reset-offsets`: parsing of options, computation and printing, without I/O."""
+"""The new offsets of `consumer-groups --reset-offsets`: parsing of options, computation and formatting, without I/O."""
 
 from __future__ import annotations
 

@@ -196,7 +196,10 @@ COMMAND = AdminCommand(
                 "range from the earliest to the latest offset",
                 int,
             ),
-            Option("--from-file CSV", "reset to the offsets in a CSV file with lines topic,partition,offset"),
+            Option(
+                "--from-file CSV",
+                "with --input-topics: reset to the offsets in a CSV file with lines topic,partition,offset",
+            ),
             required=False,
         ),
         Flag(

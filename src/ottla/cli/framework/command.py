@@ -1,8 +1,8 @@
 """Declarations of commands: their options and actions, and one runner for all of them.
 
 The module of each command has a `COMMAND`. `Command.main` parses the command line, rejects options that contradict each
-other or do not belong to the action, and runs the action. Its exit code is 0 for success and 1 for a failure; argparse
-exits with 2 if it cannot parse the command line.
+other or do not belong to the action, and runs the action. The exit code is 0 for success, 1 for a failure, or that of a
+CommandFailedError; argparse exits with 2 if it cannot parse the command line.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
 
     Args:
         old_names: earlier names of `--bootstrap-server`.
-        required: whether one of the options for addresses is required if no other source may have addresses.
+        required: whether one of the options for addresses is required, unless OTTLA_BOOTSTRAP_SERVERS is set or the
+            file of profiles exists.
         zookeeper: whether to add `--zookeeper`, which looks up the brokers in ZooKeeper.
         controllers: whether to add `--bootstrap-controller`, for Apache Kafka's controllers (KIP-919).
     """
@@ -121,7 +122,8 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
     --profile), the file of --command-config, the `key=value` texts in `more`, and the options for addresses.
 
     With --bootstrap-controller, bootstrap.controllers replaces bootstrap.servers. Raises ConfigurationError if a source
-    cannot be read, or if no host name of the addresses can be resolved.
+    cannot be read, or if no host name of these options can be resolved, and BrokerNotAvailableError if ZooKeeper has no
+    broker with a plaintext listener.
     """
     options: dict[str, Any] = dict(profiles.configs(args.profile))
     if args.command_config:

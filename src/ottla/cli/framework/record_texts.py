@@ -80,7 +80,7 @@ SHARE_STATE_RECORDS: Final[Classes] = {
 
 
 class DecodedRecord(NamedTuple):
-    """A record of an internal topic: its type number, and its key and value in JSON form."""
+    """A record of an internal topic: its type number, its key and value in JSON form, and its value as a message."""
 
     kind: int
     key: dict[str, Any]
@@ -105,7 +105,8 @@ def decoded(key: bytes, value: bytes | None, classes: Classes) -> DecodedRecord 
 
 
 def coordinator_texts(classes: Classes, record: Record) -> tuple[str | None, str | None]:
-    """Return the key and value of a coordinator's record as text. The value is None for a record of an unknown type.
+    """Return the key and value of a coordinator's record as text. For a record of an unknown type, return a message
+    that says so, and None.
 
     Raises CorruptMessageError if the record has no key or cannot be decoded.
     """

@@ -1,8 +1,8 @@
 """SIGTERM, SIGHUP and Ctrl+C end a command gracefully: it closes its clients. A command that uses `stopping` first
 completes its work.
 
-The exit code is then 128 plus the number of the signal, as for a JVM after its shutdown hooks. A signal that the
-process ignores from its start, for example because of nohup, stays ignored.
+The exit code is then 128 plus the number of the signal, as for a JVM after its shutdown hooks, or 0 for `ottla broker`.
+A signal that the process ignores from its start, for example because of nohup, stays ignored.
 """
 
 from __future__ import annotations

@@ -274,7 +274,12 @@ COMMAND = AdminCommand(
         Action(
             "reset-offsets", "change the start offsets of a group without members", reset_offsets, check=_check_reset
         ),
-        Action("delete-offsets", "delete the offsets of topics", delete_offsets, check=_check_delete_offsets),
+        Action(
+            "delete-offsets",
+            "delete the start offsets of a group for topics",
+            delete_offsets,
+            check=_check_delete_offsets,
+        ),
     ),
     options=(
         *connection(),

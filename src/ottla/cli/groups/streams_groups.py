@@ -487,7 +487,9 @@ COMMAND = AdminCommand(
             actions=_RESET,
         ),
         Repeatable(
-            "--delete-internal-topic TOPIC", "with --execute: delete an internal topic of the group", actions=_RESET
+            "--delete-internal-topic TOPIC",
+            "with --execute: also delete this topic; it is not checked that it is an internal topic of the group",
+            actions=_RESET,
         ),
         Flag(
             "--delete-all-internal-topics",

@@ -18,8 +18,8 @@ class Events:
         self._broken_pipe: BrokenPipeError | None = None
 
     def report(self, name: str, **fields: Any) -> None:
-        """Print an event with its time and name in UTF-8, and flush the output, because another program waits for it.
-        If that program has ended, `check` raises the error.
+        """Print an event with its time, name and fields in UTF-8. Flush the output, because another program waits for
+        it; if that program has ended, `check` raises the error.
         """
         with self._lock:
             line = in_one_line({"timestamp": now_ms(), "name": name, **fields})

@@ -47,7 +47,7 @@ class _Group:
 
 
 class Load:
-    """Sends records to a topic, `rate` per second. A negative rate means no limit. `transaction_ms` is the time in
+    """Sends records to a topic, at most `rate` per second (negative: no limit). `transaction_ms` is the time in
     milliseconds after which each transaction is committed; None: no transactions.
     """
 

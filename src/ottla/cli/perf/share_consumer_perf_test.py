@@ -162,7 +162,7 @@ COMMAND = Command(
         Option("--threads N", "number of share consumers, each in a separate thread", int, default=1),
         Option(
             "--fetch-size BYTES",
-            "max.partition.fetch.bytes, unless a file or --command-property sets it",
+            "max.partition.fetch.bytes, which has no effect on share consumers",
             int,
             default=FETCH_BYTES,
         ),

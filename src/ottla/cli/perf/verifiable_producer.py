@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the producer's configs. The file overrides `--acks`, as with Kafka's tool."""
+    """Return the producer's configs. The profile and the file override `--acks`, as the file does in Kafka's tool."""
     return {"acks": args.acks, "retries": 0, **without_serialization(client_options(args))}
 
 
@@ -155,13 +155,14 @@ COMMAND = Command(
         Option("--max-messages N", "number of records to send; -1: send until the command is stopped", int, default=-1),
         Option(
             "--throughput N",
-            "approximate limit of records per second; negative: none",
+            "approximate limit of records per second; 0: send only one record; negative: no limit",
             int,
             default=-1,
         ),
         Option(
             "--acks",
-            "acknowledgements to wait for: 0 (none), 1 (the leader) or -1 (all in-sync replicas)",
+            "acknowledgements to wait for: 0 (none), 1 (the leader) or -1 (all in-sync replicas); acks in the file of "
+            "--command-config or in the profile overrides it",
             int,
             choices=(0, 1, -1),
             default=-1,

@@ -88,7 +88,7 @@ def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -
 def verify(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
     """Print the progress of the reassignments and log directory moves in the file. If no partition of the cluster is
     being reassigned and no replica in the file is being moved, remove the throttles, unless `--preserve-throttles` is
-    set.
+    set. Finally raise ConfigurationError if a partition in the file does not exist.
     """
     moves = files.read_moves(args.reassignment_json_file)
     moving, brokers = admin.list_partition_reassignments(), _brokers(admin)

@@ -55,7 +55,8 @@ COMMAND = AdminCommand(
         *connection(),
         Option(
             "--reassignment-json-file FILE",
-            f"JSON file with the new replicas of partitions: {PARTITIONS_FORM}",
+            f"JSON file with the new replicas of partitions: {PARTITIONS_FORM}; optionally with a list log_dirs beside "
+            "replicas: their log directories, or any for the broker's choice",
             actions="execute verify cancel",
         ),
         Option("--topics-to-move-json-file FILE", f"JSON file with topics: {TOPICS_FORM}", actions="generate"),

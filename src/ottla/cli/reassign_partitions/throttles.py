@@ -1,6 +1,7 @@
 """Throttles of reassignments (KIP-73): rate limits of brokers, and the replicas of topics to which they apply.
 
-They are set before reassignments start, and removed when all are complete. Brokers that are not alive are left out:
+They are set before reassignments start, and removed when all are complete, or when some are cancelled. Brokers that are
+not alive are left out:
 each broker changes its own configs, and a broker that is down transfers nothing.
 """
 

@@ -37,7 +37,10 @@ COMMAND = Command(
     run=run,
     options=(
         Option("archive FILE.zip", "path of the archive to write", Path),
-        Repeatable("--without PACKAGE", "package to leave out, because the executors already have it"),
+        Repeatable(
+            "--without PACKAGE",
+            "package that the executors already have: it is left out, with dependencies that no other package needs",
+        ),
         Repeatable(
             "--with PACKAGE",
             "further installed package that the job needs, which is added with its dependencies",

@@ -2,9 +2,10 @@
 
 ottla spark-submit --master spark://host:7077 job.py arguments
 
-All arguments except a lone --help are passed to spark-submit unchanged. An archive with Ottla and the packages that it
-needs is sent along (see `ottla spark-archive`). Executors therefore need only the same version of Python, as python3.X
-or under the name in PYSPARK_PYTHON. OTTLA_SPARK_ARCHIVE can name an existing archive.
+All arguments except a lone --help or -h are passed to spark-submit unchanged. An archive with Ottla and the packages
+that it needs is sent along (see `ottla spark-archive`). Executors therefore need only the same minor version of Python,
+as python3.X or under the name in PYSPARK_PYTHON, on the same platform. OTTLA_SPARK_ARCHIVE may name an existing
+archive.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ COMMAND = AdminCommand(
     options=(
         *connection(),
         Flag("--describe", "print the log directories (the only action)", required=True),
-        Option("--broker-list B,B,…", "broker ids, separated by commas (default: all brokers)", default=""),
+        Option("--broker-list B,B,…", "ids of the brokers to describe, separated by commas (default: all)", default=""),
         Option(
             "--topic-list T,T,…", "topics whose replicas are printed, separated by commas (default: all)", default=""
         ),

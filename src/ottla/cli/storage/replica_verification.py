@@ -35,8 +35,8 @@ Fetched = Mapping[TopicPartitionReplica, ReplicaRecords]
 
 
 class Lag(NamedTuple):
-    """The number of offsets by which a partition's verified offset is behind the largest high watermark of its
-    replicas.
+    """The lag of a partition: `records` is the largest high watermark of its replicas minus `offset`, up to which it
+    has been verified. The partition is None, and the numbers are -1, if no replica was fetched.
     """
 
     records: int

@@ -47,8 +47,8 @@ def find(
 def hanging(
     candidates: Iterable[OpenTransaction], ids: Mapping[int, str], descriptions: Mapping[str, TransactionDescription]
 ) -> list[OpenTransaction]:
-    """Return the candidates whose partition is not in the transaction of their transactional id. A coordinator keeps
-    the partitions of a transaction until all their markers are written.
+    """Return the candidates without a transactional id, and those whose partition is not in the transaction of their
+    transactional id. A coordinator keeps the partitions of a transaction until all their markers are written.
 
     `ids` are the transactional ids by producer id.
     """

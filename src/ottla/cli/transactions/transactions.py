@@ -162,13 +162,13 @@ COMMAND = AdminCommand(
     actions=(
         Action(
             "list",
-            "list all transactional ids",
+            "list transactional ids with their coordinators and transaction states",
             list_,
             options=(
                 Option(
                     "--duration-filter MS",
-                    "only transactions that have been open for longer than this time in milliseconds; negative: all "
-                    "(the default)",
+                    "only transactional ids whose last transaction began longer than this time in milliseconds ago, or "
+                    "that have had none; negative: all (the default)",
                     int,
                 ),
                 Option(

@@ -130,7 +130,9 @@ class TopicWorkload(Workload):
         return records
 
     async def until(self, condition: Any, text: str) -> list[str]:
-        """Wait until a condition is met, for `SETTLE_SECONDS` at most. Return `text` if it is not met by then."""
+        """Wait until a condition is met, for SETTLE_SECONDS at most. Return an empty list, or one with `text` if it is
+        not met by then.
+        """
         for _ in range(int(SETTLE_SECONDS / RETRY_SECONDS)):
             if condition():
                 return []

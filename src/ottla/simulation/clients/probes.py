@@ -36,8 +36,7 @@ PROBES: Final = "probes"
 """The topic that probes write to; it has one partition."""
 PAUSE_SECONDS: Final = 1.5
 FAR: Final = 1000
-"""Added to an epoch, this number results in one that no broker has reached; also a coordinator epoch above all others.
-"""
+"""A number above all leader and coordinator epochs of a run."""
 
 
 class PreparedTransaction(NamedTuple):

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, NamedTuple, cast
 from ottla.simulation.runner import Plan, RunOutcome, remove_directories, run
 
 MAX_SECONDS: Final = 900.0
-"""Time in seconds after which a child is ended, because it hangs where `watchdog.watched` has no effect, as in C code.
+"""Time in seconds after which a child is ended: it probably hangs where `watchdog.watched` has no effect, as in C code.
 """
 GRACE_SECONDS: Final = 10.0
 """Time in seconds that a child has to print its stack before it is killed."""

@@ -28,7 +28,7 @@ CHANGES: Final = (
 
 TRANSITIONS: Final = (classic_group.ClassicGroup.transition_to, transaction.Transaction.transition_to)
 STATS_INIT: Final = ApiStats.__init__
-"""The original method of ApiStats, which each recorder wraps."""
+"""The original `__init__` of ApiStats, which each recorder wraps."""
 
 
 def _step(kind: str, before: object, after: object) -> str:
@@ -109,7 +109,7 @@ class Recorder:
             self.items.update(f"partition: {change}" for change in _changes(before, after))
 
     def result(self, faults: Iterable[Fault]) -> frozenset[str]:
-        """Return the items that were met, among them errors, in all and by API, and pairs of overlapping faults."""
+        """Return the items that the run has met, including its errors, in total and by API, and overlapping faults."""
         answered = {(stats.name, code) for stats in self._stats for code in stats.errors if code}
         names = {(api, errors.for_code(code).__name__) for api, code in answered}
         self.items |= {f"error: {name}" for _, name in names} | {f"answer: {api} {name}" for api, name in names}

@@ -38,8 +38,8 @@ class ObjectStore:
 
 
 class SimulatedStorage:
-    """One broker's access to the store. Implements RemoteStorage. A deletion that fails may have deleted two
-    objects.
+    """One broker's access to the store. Implements RemoteStorage. A deletion that fails may have deleted up to
+    two objects.
     """
 
     store: ObjectStore

@@ -60,7 +60,7 @@ class Session:
     timeout: float
     last_contact: float
     client: SimulatedKazoo | None = None
-    """The client that is connected."""
+    """The client of the session; None after it was stopped while cut off, or its process has died."""
     ephemeral: dict[str, None] = field(default_factory=dict)
     watches: dict[tuple[str, str], dict[Watch, None]] = field(default_factory=dict)
     """Watches by kind (`data`, `children`) and path."""
