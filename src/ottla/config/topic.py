@@ -101,7 +101,8 @@ class TableConfig(Config, subject="table"):
     ottla_table_partition_by = Option[tuple[str, ...]](
         (),
         partition_fields,
-        "Columns by which the table is partitioned; for Iceberg also transforms, such as day(timestamp).",
+        "Columns by which the table is partitioned; for Iceberg also transforms, such as day(timestamp). Empty: it is "
+        "not partitioned.",
     )
     ottla_table_mode = Option(
         "append",
@@ -109,12 +110,15 @@ class TableConfig(Config, subject="table"):
         "append: a row per record. upsert: a row per key, that of its last record; a tombstone deletes it.",
     )
     ottla_table_flush_ms = Option(
-        60_000, integer(0, LONG_MAX), "Maximum time in milliseconds before a new record is written to the table."
+        60_000,
+        integer(0, LONG_MAX),
+        "Time in milliseconds for which new records wait before they are written to the table.",
     )
     ottla_table_flush_bytes = Option(
         128 << 20,
         integer(1, LONG_MAX),
-        "Size in bytes of new records in the log at which they are written without waiting for ottla.table.flush.ms.",
+        "Size in bytes of new records in the log at which they are written to the table earlier than by "
+        "ottla.table.flush.ms.",
     )
     ottla_table_compact_files = Option(
         16,
@@ -138,13 +142,18 @@ class TopicConfig(TableConfig, subject="topic"):
         "What happens to old segments: delete removes them after retention.ms or retention.bytes, compact "
         "keeps the last record of each key.",
     )
-    compression_gzip_level = Option(-1, gzip_level, "Compression level of gzip, 1 to 9; -1: the codec's default.")
-    compression_lz4_level = Option(9, integer(1, 17), "Compression level of lz4, 1 to 17.")
-    compression_zstd_level = Option(3, integer(-131072, 22), "Compression level of zstd, -131072 to 22.")
+    compression_gzip_level = Option(
+        -1, gzip_level, "Level at which the broker compresses batches with gzip, 1 to 9; -1: the codec's default."
+    )
+    compression_lz4_level = Option(9, integer(1, 17), "Level at which the broker compresses batches with lz4, 1 to 17.")
+    compression_zstd_level = Option(
+        3, integer(-131072, 22), "Level at which the broker compresses batches with zstd, -131072 to 22."
+    )
     compression_type = Option(
         "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        "Codec of stored batches: producer keeps the producer's codec, another value compresses again.",
+        "Codec of stored batches: producer keeps them as they were sent; a codec or uncompressed: the broker converts "
+        "batches that differ.",
     )
     delete_retention_ms = Option(DAY_MS, long_, "Time in milliseconds to retain the tombstones of a compacted topic.")
     file_delete_delay_ms = Option(
@@ -204,7 +213,10 @@ class TopicConfig(TableConfig, subject="topic"):
         LONG_MAX, long_, "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock."
     )
     message_timestamp_difference_max_ms = Option(
-        LONG_MAX, long_, "The older name of both message.timestamp.before.max.ms and message.timestamp.after.max.ms."
+        LONG_MAX,
+        long_,
+        "The older name of both message.timestamp.before.max.ms and message.timestamp.after.max.ms, which take "
+        "precedence.",
     )
     message_timestamp_type = Option(
         "CreateTime",
