@@ -344,7 +344,7 @@ class BrokerConfig(
     ottla_tables_enable = Option(
         False,
         boolean,
-        "Start the table writer, `ottla tables run`, with the broker, and restart it if it fails. Requires the "
+        "Start the table writer, `ottla tables run`, with the broker, and restart it whenever it ends. Requires the "
         "packages of ottla[tables].",
     )
     ottla_tables_command_config = Option[str | None](
@@ -625,7 +625,7 @@ class BrokerConfig(
     log_flush_interval_messages = Option(
         MAX_LONG,
         integer(1),
-        "Number of records after which a partition is flushed with fsync. Replication makes it unnecessary.",
+        "Number of records after which a partition is flushed with fsync. With replication it is usually not needed.",
     )
     log_flush_interval_ms = Option[int | None](
         None,
@@ -942,7 +942,7 @@ class BrokerConfig(
         10080,
         integer(1),
         "Time in minutes to retain the committed offsets of an empty group, and of topics to which a group is not "
-        "subscribed any more.",
+        "subscribed any more. Old clients can set another time in a commit.",
     )
     offsets_commit_timeout_ms = Option(
         5000,
@@ -978,8 +978,8 @@ class BrokerConfig(
     transaction_partition_verification_enable = Option(
         True,
         boolean,
-        "Verify with the transaction's coordinator that a partition is in the transaction before its first "
-        "batch is appended (KIP-890).",
+        "Verify with the transaction's coordinator that a partition is in the transaction before its first batch is "
+        "appended (KIP-890). No effect on newer clients, whose batches add the partition to the transaction.",
     )
     add_partitions_to_txn_retry_backoff_ms = Option(
         20,

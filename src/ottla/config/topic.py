@@ -399,7 +399,7 @@ class LogConfig(NamedTuple):
     local_retention_bytes: int = -2
     message_downconversion_enable: bool = True
     message_format: int = 2
-    """The format in which batches are stored."""
+    """The magic in which batches are stored: 0, 1 or 2."""
     max_decompressed_bytes: int = 16 * 1024 * 1024
     """Maximum decompressed size of a producer's batch: the broker's message.max.decompressed.bytes."""
     validate_records: str = "all"

@@ -125,7 +125,9 @@ class Histories:
             self._query(batch.query_id, batch.name).add(batch)
 
     def ended(self, query_id: str, error: str | None) -> None:
-        """Record that a query has failed with `error`, or was stopped if that is None. Unknown queries are ignored."""
+        """Record that a query has failed with `error`, or ended without one if that is None. Unknown queries are
+        ignored.
+        """
         with self._changed:
             if query_id in self._queries:
                 query = self._queries[query_id]
