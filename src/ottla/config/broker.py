@@ -300,7 +300,7 @@ class BrokerConfig(
         0,
         integer(0),
         "Time in milliseconds after which a SASL client has to authenticate again (KIP-368), at most the lifetime of "
-        "its token; 0: only when its token expires.",
+        "its token; 0: never, or when its token expires.",
     )
     connection_failed_authentication_delay_ms = Option(
         100,
@@ -752,8 +752,8 @@ class BrokerConfig(
     group_initial_rebalance_delay_ms = Option(
         3000,
         integer(0),
-        "Time in milliseconds that the first rebalance of an empty classic group waits for more members. Each new "
-        "member extends it, at most up to the rebalance timeout.",
+        "Time in milliseconds that the first rebalance of an empty classic group waits for more members. If some join "
+        "meanwhile, it waits again, in total at most for the rebalance timeout.",
     )
     group_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a classic group.")
     group_coordinator_rebalance_protocols = Option[tuple[str, ...]](
@@ -1010,7 +1010,9 @@ class BrokerConfig(
         True, boolean, "Move leaders back to the preferred replicas, for example after a failed broker has returned."
     )
     leader_imbalance_check_interval_seconds = Option(
-        300, integer(1), "Interval in seconds between the checks of auto.leader.rebalance.enable."
+        300,
+        integer(1),
+        "Interval in seconds between checks of the controller whether to move leaders (auto.leader.rebalance.enable).",
     )
     leader_imbalance_per_broker_percentage = Option(
         10,

@@ -219,7 +219,8 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     sasl_oauth_token_provider: Final = Option[Any](
         None,
         anything,
-        "Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token().",
+        "Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token(). It takes "
+        "precedence over sasl.oauthbearer.token.endpoint.url.",
     )
     sasl_plain_username: Final = Option(
         None, nullable(text), "User name for PLAIN and SCRAM; ignored if sasl.jaas.config is set."

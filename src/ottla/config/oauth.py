@@ -36,7 +36,7 @@ class OAuthLoginConfig(Config):
         None,
         nullable(url),
         "OAUTHBEARER: the endpoint that issues tokens (client credentials grant), or file:///… for a file "
-        "with a token. Not set: unsigned tokens with the claims in sasl.jaas.config.",
+        "with a token. Without a source, tokens are unsigned and have the claims in sasl.jaas.config.",
     )
     sasl_oauthbearer_client_credentials_client_id: Final = Option[str | None](
         None, nullable(text), "Client id for the token endpoint; not set: clientId in sasl.jaas.config."

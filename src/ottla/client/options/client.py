@@ -11,7 +11,7 @@ class ClientOptions(TypedDict, total=False):
 
     sasl_oauthbearer_token_endpoint_url: str | None
     """OAUTHBEARER: the endpoint that issues tokens (client credentials grant), or file:///… for a file with a token.
-    Not set: unsigned tokens with the claims in sasl.jaas.config.
+    Without a source, tokens are unsigned and have the claims in sasl.jaas.config.
     """
     sasl_oauthbearer_client_credentials_client_id: str | None
     """Client id for the token endpoint; not set: clientId in sasl.jaas.config."""
@@ -130,7 +130,9 @@ class ClientOptions(TypedDict, total=False):
     parameters of OAUTHBEARER.
     """
     sasl_oauth_token_provider: Any
-    """Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token()."""
+    """Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token(). It takes
+    precedence over sasl.oauthbearer.token.endpoint.url.
+    """
     sasl_plain_username: str | None
     """User name for PLAIN and SCRAM; ignored if sasl.jaas.config is set."""
     sasl_plain_password: str | None
