@@ -322,7 +322,8 @@ class BrokerConfig(
     broker_rack = Option[str | None](
         None,
         nullable(text),
-        "The broker's rack or availability zone, for replica placement and fetching from the nearest replica.",
+        "The broker's rack or availability zone, for replica placement and fetching from the nearest replica. By "
+        "default with ottla.brokers: the machine's name.",
     )
     zookeeper_connect = Option[str | None](
         None,
@@ -333,13 +334,15 @@ class BrokerConfig(
     ottla_brokers = Option(
         1,
         integer(0, 256),
-        "Number of brokers to start, each a process with its own port and directories; 0: one per core.",
+        "Number of brokers that `ottla broker` starts, each a process with separate ports and directories; 0: one per "
+        "core.",
     )
     ottla_metadata_dir = Option[str | None](
         None,
         nullable(text),
         "Directory of the embedded metadata store, which all brokers of a machine share: they form a cluster "
-        "without ZooKeeper. Must be on a local disk.",
+        "without ZooKeeper. Must be on a local disk. By default with ottla.brokers and without ZooKeeper: metadata "
+        "below the first log directory.",
     )
     ottla_tables_enable = Option(
         False,
@@ -915,10 +918,16 @@ class BrokerConfig(
         50, integer(1), "Number of partitions of __share_group_state. Set it before the topic is created."
     )
     share_coordinator_state_topic_replication_factor = Option(
-        3, integer(1), "Replication factor of __share_group_state; a standalone broker has one replica."
+        3,
+        integer(1),
+        "Replication factor of __share_group_state; a standalone broker has one replica. By default with ottla.brokers "
+        "and without ZooKeeper: the number of brokers, at most 3.",
     )
     share_coordinator_state_topic_min_isr = Option(
-        2, integer(1), "min.insync.replicas of __share_group_state; 1 on a standalone broker."
+        2,
+        integer(1),
+        "min.insync.replicas of __share_group_state; 1 on a standalone broker. By default with ottla.brokers and "
+        "without ZooKeeper: the number of brokers, at most 2.",
     )
     share_coordinator_state_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __share_group_state.")
     group_consumer_regex_refresh_interval_ms = Option(
@@ -931,7 +940,10 @@ class BrokerConfig(
         50, integer(1), "Number of partitions of __consumer_offsets. Set it before the topic is created."
     )
     offsets_topic_replication_factor = Option(
-        3, integer(1), "Replication factor of __consumer_offsets; a standalone broker has one replica."
+        3,
+        integer(1),
+        "Replication factor of __consumer_offsets; a standalone broker has one replica. By default with ottla.brokers "
+        "and without ZooKeeper: the number of brokers, at most 3.",
     )
     offsets_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __consumer_offsets.")
     offsets_topic_compression_codec = Option(
@@ -960,10 +972,16 @@ class BrokerConfig(
         50, integer(1), "Number of partitions of __transaction_state. Set it before the topic is created."
     )
     transaction_state_log_replication_factor = Option(
-        3, integer(1), "Replication factor of __transaction_state; a standalone broker has one replica."
+        3,
+        integer(1),
+        "Replication factor of __transaction_state; a standalone broker has one replica. By default with ottla.brokers "
+        "and without ZooKeeper: the number of brokers, at most 3.",
     )
     transaction_state_log_min_isr = Option(
-        2, integer(1), "min.insync.replicas of __transaction_state; 1 on a standalone broker."
+        2,
+        integer(1),
+        "min.insync.replicas of __transaction_state; 1 on a standalone broker. By default with ottla.brokers and "
+        "without ZooKeeper: the number of brokers, at most 2.",
     )
     transaction_state_log_segment_bytes = Option(104857600, integer(1), "segment.bytes of __transaction_state.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(

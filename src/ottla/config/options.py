@@ -101,7 +101,7 @@ class Config:
     """Names (or prefixes, ending with a dot) of accepted options without effect, and the reasons."""
 
     other_names: ClassVar[Mapping[str, str]] = {}
-    """Options of other clients, and the options with their meaning here, which warnings and errors suggest."""
+    """Options of other clients, and the equivalent options here, which warnings and errors suggest."""
 
     __slots__ = ("originals", "values")
 
