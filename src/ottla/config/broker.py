@@ -566,15 +566,18 @@ class BrokerConfig(
     log_retention_ms = Option[int | None](
         None,
         nullable(integer(-1)),
-        "Time in milliseconds to retain records; -1: no limit. Takes precedence over log.retention.minutes and "
-        "log.retention.hours.",
+        "Time in milliseconds to retain records, if the cleanup policy includes delete; -1: no limit. Takes precedence "
+        "over log.retention.minutes and log.retention.hours.",
     )
     log_retention_minutes = Option[int | None](
         None,
         nullable(integer(-1)),
-        "Time in minutes to retain records; -1: no limit. Takes precedence over log.retention.hours.",
+        "Time in minutes to retain records, if the cleanup policy includes delete; -1: no limit. Takes precedence over "
+        "log.retention.hours.",
     )
-    log_retention_hours = Option(168, integer(-1), "Time in hours to retain records; -1: no limit.")
+    log_retention_hours = Option(
+        168, integer(-1), "Time in hours to retain records, if the cleanup policy includes delete; -1: no limit."
+    )
     log_local_retention_ms = Option(
         -2, integer(-2), "Default of the topic config local.retention.ms; -2: retention.ms, -1: no limit."
     )
@@ -582,7 +585,10 @@ class BrokerConfig(
         -2, integer(-2), "Default of the topic config local.retention.bytes; -2: retention.bytes, -1: no limit."
     )
     log_retention_bytes = Option(
-        -1, integer(-1), "Size in bytes above which a partition's oldest segments are deleted; -1: no limit."
+        -1,
+        integer(-1),
+        "Size in bytes above which a partition's oldest segments are deleted, if the cleanup policy includes delete; "
+        "-1: no limit.",
     )
     log_retention_check_interval_ms = Option(
         300000, integer(1), "Interval in milliseconds between checks of retention."
@@ -637,7 +643,9 @@ class BrokerConfig(
         "log.flush.scheduler.interval.ms, which is also the default.",
     )
     log_flush_scheduler_interval_ms = Option(
-        MAX_LONG, integer(1), "Interval in milliseconds between checks for unflushed records."
+        MAX_LONG,
+        integer(1),
+        "Interval in milliseconds between checks for unflushed records; by default there are none.",
     )
     log_flush_offset_checkpoint_interval_ms = Option(
         60000,
@@ -664,12 +672,14 @@ class BrokerConfig(
     log_message_timestamp_before_max_ms = Option(
         MAX_LONG,
         integer(0),
-        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock.",
+        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock. Ignored "
+        "with LogAppendTime.",
     )
     log_message_timestamp_after_max_ms = Option(
         3600000,
         integer(0),
-        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock.",
+        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock. Ignored "
+        "with LogAppendTime.",
     )
     log_message_timestamp_difference_max_ms = Option(
         MAX_LONG,

@@ -32,7 +32,10 @@ class SslConfig(Config, no_effect=NO_EFFECT):
     """Encryption, trusted authorities and own certificate: Kafka's options, the same for brokers and clients."""
 
     ssl_truststore_location: Final = Option(
-        None, nullable(text), "Trust store file: certificates of the trusted certificate authorities."
+        None,
+        nullable(text),
+        "Trust store file: certificates of the trusted certificate authorities. Without trusted certificates in any "
+        "option, those of the system are used.",
     )
     ssl_truststore_password: Final = Option(None, nullable(text), "Password of the trust store; PEM files have none.")
     ssl_truststore_type: Final = Option(

@@ -169,11 +169,15 @@ class TopicConfig(TableConfig, subject="topic"):
         "log.flush.scheduler.interval.ms of the broker.",
     )
     follower_replication_throttled_replicas = Option(
-        "", text, "Followers whose replication is throttled, as partition:broker pairs separated by commas, or *."
+        "",
+        text,
+        "Followers whose replication is throttled, as partition:broker pairs separated by commas, or *; empty: none.",
     )
     index_interval_bytes = Option(4096, int_, "Bytes of log between two entries of an offset index.")
     leader_replication_throttled_replicas = Option(
-        "", text, "Leaders whose replication is throttled, as partition:broker pairs separated by commas, or *."
+        "",
+        text,
+        "Leaders whose replication is throttled, as partition:broker pairs separated by commas, or *; empty: none.",
     )
     local_retention_bytes = Option(
         -2,
@@ -207,10 +211,14 @@ class TopicConfig(TableConfig, subject="topic"):
     message_timestamp_after_max_ms = Option(
         3_600_000,
         long_,
-        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock.",
+        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock. Ignored "
+        "with LogAppendTime.",
     )
     message_timestamp_before_max_ms = Option(
-        LONG_MAX, long_, "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock."
+        LONG_MAX,
+        long_,
+        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock. Ignored "
+        "with LogAppendTime.",
     )
     message_timestamp_difference_max_ms = Option(
         LONG_MAX,
@@ -255,9 +263,16 @@ class TopicConfig(TableConfig, subject="topic"):
         "on the brokers; not for compacted topics.",
     )
     retention_bytes = Option(
-        -1, long_or_none, "Size in bytes of a partition above which its oldest segments are deleted; -1: no limit."
+        -1,
+        long_or_none,
+        "Size in bytes of a partition above which its oldest segments are deleted, if cleanup.policy includes delete; "
+        "-1: no limit.",
     )
-    retention_ms = Option(7 * DAY_MS, long_or_none, "Time in milliseconds to retain records; -1: no limit.")
+    retention_ms = Option(
+        7 * DAY_MS,
+        long_or_none,
+        "Time in milliseconds to retain records, if cleanup.policy includes delete; -1: no limit.",
+    )
     segment_bytes = Option(1 << 30, integer(14, INT_MAX), "Size in bytes at which a new segment is rolled.")
     segment_index_bytes = Option(10 << 20, integer(4, INT_MAX), "Maximum size in bytes of an index file.")
     segment_jitter_ms = Option(

@@ -30,7 +30,9 @@ class ClientOptions(TypedDict, total=False):
     sasl_login_retry_backoff_max_ms: int
     """Maximum time in milliseconds for which failed requests to the token endpoint are retried."""
     ssl_truststore_location: str | None
-    """Trust store file: certificates of the trusted certificate authorities."""
+    """Trust store file: certificates of the trusted certificate authorities. Without trusted certificates in any
+    option, those of the system are used.
+    """
     ssl_truststore_password: str | None
     """Password of the trust store; PEM files have none."""
     ssl_truststore_type: str
