@@ -159,7 +159,7 @@ class Expectations:
         return self.dead_rows(rows).select("key", "value", headers.alias("headers"))
 
     def tally(self, rows: DataFrame) -> DataFrame:
-        """Return the number of rows checked and not meeting each expectation, with the columns of TALLY."""
+        """Return for each expectation the number of rows checked and of rows that do not meet it, as in TALLY."""
         counted = rows.select(*_ROW_PLACE, F.array(*[_unmet(e) for e in self.expectations]).alias(_UNMET))
         # With explicit types Spark need not analyse the plan of the rows, which is forbidden in a pipeline.
         return counted.to(_COUNTED).mapInArrow(_Counter(self.expectations), TALLY)

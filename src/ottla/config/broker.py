@@ -205,7 +205,10 @@ class BrokerConfig(
         " new standalone broker.",
     )
     broker_id_generation_enable = Option(
-        True, boolean, "Let the metadata store generate the id of a broker that has none."
+        True,
+        boolean,
+        "Let the metadata store of a cluster generate the id of a broker that has none. If false, such a broker does "
+        "not start.",
     )
     reserved_broker_max_id = Option(
         1000,
@@ -213,7 +216,7 @@ class BrokerConfig(
         "Maximum broker.id that can be configured; generated ids are above it. Ignored if "
         "broker.id.generation.enable is false.",
     )
-    node_id = Option(-1, integer(-1), "The newer name of broker.id; it takes precedence.")
+    node_id = Option(-1, integer(-1), "The newer name of broker.id, which it overrides; -1: broker.id applies.")
     listeners = Option(
         endpoints("PLAINTEXT://127.0.0.1:9092"),
         endpoints,
@@ -223,7 +226,8 @@ class BrokerConfig(
     advertised_listeners = Option[tuple[Endpoint, ...]](
         (),
         endpoints,
-        "Addresses that clients connect to, if they differ from listeners (NAT, containers, several networks).",
+        "Addresses that clients connect to, if they differ from listeners (NAT, containers, several networks). Empty: "
+        "those of listeners.",
     )
     listener_security_protocol_map = Option(
         {p: p for p in NETWORK_PROTOCOLS},
@@ -233,7 +237,8 @@ class BrokerConfig(
     inter_broker_listener_name = Option[str | None](
         None,
         nullable(listener_name),
-        "Name of the listener for connections between brokers. Cannot be combined with security.inter.broker.protocol.",
+        "Name of the listener for connections between brokers; not set: a listener with the protocol of "
+        "security.inter.broker.protocol. Only one of the two configs can be set.",
     )
     security_inter_broker_protocol = Option(
         "PLAINTEXT",
@@ -292,7 +297,10 @@ class BrokerConfig(
         3_600_000, integer(1), "Interval in milliseconds between removals of expired delegation tokens."
     )
     connections_max_reauth_ms = Option(
-        0, integer(0), "Time in milliseconds after which a client has to authenticate again (KIP-368); 0: never."
+        0,
+        integer(0),
+        "Time in milliseconds after which a SASL client has to authenticate again (KIP-368), at most the lifetime of "
+        "its token; 0: never, or when its token expires.",
     )
     connection_failed_authentication_delay_ms = Option(
         100,
@@ -302,7 +310,8 @@ class BrokerConfig(
     ssl_client_auth = Option(
         "none",
         one_of("none", "requested", "required"),
-        "Whether clients need a certificate on SSL listeners: required, requested (optional) or none.",
+        "Whether clients need a certificate: required, requested (optional) or none. It applies to SSL listeners; for "
+        "a SASL_SSL listener only listener.name.NAME.ssl.client.auth does.",
     )
     ssl_principal_mapping_rules = Option(
         "DEFAULT",
@@ -313,7 +322,8 @@ class BrokerConfig(
     broker_rack = Option[str | None](
         None,
         nullable(text),
-        "The broker's rack or availability zone, for replica placement and fetching from the nearest replica.",
+        "The broker's rack or availability zone, for replica placement and fetching from the nearest replica. By "
+        "default with ottla.brokers: the machine's name.",
     )
     zookeeper_connect = Option[str | None](
         None,
@@ -324,18 +334,20 @@ class BrokerConfig(
     ottla_brokers = Option(
         1,
         integer(0, 256),
-        "Number of brokers to start, each a process with its own port and directories; 0: one per core.",
+        "Number of brokers that `ottla broker` starts, each a process with separate ports and directories; 0: one per "
+        "core.",
     )
     ottla_metadata_dir = Option[str | None](
         None,
         nullable(text),
         "Directory of the embedded metadata store, which all brokers of a machine share: they form a cluster "
-        "without ZooKeeper. Must be on a local disk.",
+        "without ZooKeeper. Must be on a local disk. By default with ottla.brokers and without ZooKeeper: metadata "
+        "below the first log directory.",
     )
     ottla_tables_enable = Option(
         False,
         boolean,
-        "Start the table writer, `ottla tables run`, with the broker, and restart it if it fails. Requires the "
+        "Start the table writer, `ottla tables run`, with the broker, and restart it whenever it ends. Requires the "
         "packages of ottla[tables].",
     )
     ottla_tables_command_config = Option[str | None](
@@ -410,7 +422,9 @@ class BrokerConfig(
     )
     log_dir = Option("./ottla-data", text, "Log directory, if log.dirs is not set.")
     log_dirs = Option[tuple[str, ...]](
-        (), words(), "Log directories, separated by commas; new partitions go to the one with the fewest."
+        (),
+        words(),
+        "Log directories, separated by commas; new partitions go to the one with the fewest. Empty: log.dir.",
     )
 
     cordoned_log_dirs = Option[tuple[str, ...]](
@@ -457,8 +471,8 @@ class BrokerConfig(
     queued_max_request_bytes = Option(
         -1,
         integer(-1),
-        "Maximum memory in bytes for requests above 64 KiB that are received or processed; further ones wait. -1 or 0: "
-        "no limit.",
+        "Approximate maximum memory in bytes for requests above 64 KiB that are received or processed; further ones "
+        "wait. -1 or 0: no limit.",
     )
     quota_window_num = Option(11, integer(1), "Number of windows over which quotas are measured.")
     quota_window_size_seconds = Option(1, integer(1), "Length of a quota window in seconds.")
@@ -503,11 +517,16 @@ class BrokerConfig(
     compression_type = Option(
         "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        "Codec of stored batches: producer keeps the producer's codec, another value compresses again.",
+        "Codec of stored batches: producer keeps them as they were sent; a codec or uncompressed: the broker converts "
+        "batches that differ.",
     )
-    compression_gzip_level = Option(-1, gzip_level, "Compression level of gzip, 1 to 9; -1: the codec's default.")
-    compression_lz4_level = Option(9, integer(1, 17), "Compression level of lz4, 1 to 17.")
-    compression_zstd_level = Option(3, integer(-131072, 22), "Compression level of zstd, -131072 to 22.")
+    compression_gzip_level = Option(
+        -1, gzip_level, "Level at which the broker compresses batches with gzip, 1 to 9; -1: the codec's default."
+    )
+    compression_lz4_level = Option(9, integer(1, 17), "Level at which the broker compresses batches with lz4, 1 to 17.")
+    compression_zstd_level = Option(
+        3, integer(-131072, 22), "Level at which the broker compresses batches with zstd, -131072 to 22."
+    )
     message_max_bytes = Option(1048588, integer(0), "Maximum size in bytes of a record batch, after compression.")
     message_max_decompressed_bytes = Option(
         16777216,
@@ -518,7 +537,8 @@ class BrokerConfig(
         "all",
         one_of("all", "crc"),
         "What the leader validates of a producer's batch: all of its records, as Kafka does, or only its header and "
-        "CRC (crc), which is cheaper and trusts producers to encode records, timestamps and keys correctly.",
+        "CRC (crc), which is cheaper and trusts producers to encode records, timestamps and keys correctly. Batches "
+        "that the broker converts are always validated completely.",
     )
     unclean_leader_election_enable = Option(
         False,
@@ -546,15 +566,18 @@ class BrokerConfig(
     log_retention_ms = Option[int | None](
         None,
         nullable(integer(-1)),
-        "Time in milliseconds to retain records; -1: no limit. Takes precedence over log.retention.minutes and "
-        "log.retention.hours.",
+        "Time in milliseconds to retain records, if the cleanup policy includes delete; -1: no limit. Takes precedence "
+        "over log.retention.minutes and log.retention.hours.",
     )
     log_retention_minutes = Option[int | None](
         None,
         nullable(integer(-1)),
-        "Time in minutes to retain records; -1: no limit. Takes precedence over log.retention.hours.",
+        "Time in minutes to retain records, if the cleanup policy includes delete; -1: no limit. Takes precedence over "
+        "log.retention.hours.",
     )
-    log_retention_hours = Option(168, integer(-1), "Time in hours to retain records; -1: no limit.")
+    log_retention_hours = Option(
+        168, integer(-1), "Time in hours to retain records, if the cleanup policy includes delete; -1: no limit."
+    )
     log_local_retention_ms = Option(
         -2, integer(-2), "Default of the topic config local.retention.ms; -2: retention.ms, -1: no limit."
     )
@@ -562,7 +585,10 @@ class BrokerConfig(
         -2, integer(-2), "Default of the topic config local.retention.bytes; -2: retention.bytes, -1: no limit."
     )
     log_retention_bytes = Option(
-        -1, integer(-1), "Size in bytes above which a partition's oldest segments are deleted; -1: no limit."
+        -1,
+        integer(-1),
+        "Size in bytes above which a partition's oldest segments are deleted, if the cleanup policy includes delete; "
+        "-1: no limit.",
     )
     log_retention_check_interval_ms = Option(
         300000, integer(1), "Interval in milliseconds between checks of retention."
@@ -572,14 +598,14 @@ class BrokerConfig(
     )
     log_cleaner_enable = Option(True, boolean, "Compact topics with cleanup.policy=compact. Internal topics need it.")
     log_cleaner_backoff_ms = Option(
-        15000, integer(0), "Time in milliseconds that the cleaner sleeps if there is nothing to compact."
+        15000, integer(0), "Time in milliseconds that the cleaner sleeps after it has compacted all logs that are due."
     )
     log_cleaner_dedupe_buffer_size = Option(
         134217728,
         integer(1024),
         "Memory in bytes of the cleaner's offset maps, for all threads together. More memory: fewer passes.",
     )
-    log_cleaner_threads = Option(1, integer(1), "Number of logs that are compacted at the same time.")
+    log_cleaner_threads = Option(1, integer(1), "Maximum number of logs that are compacted at the same time.")
     log_cleaner_io_buffer_load_factor = Option(
         0.9,
         number(0, 1),
@@ -608,7 +634,7 @@ class BrokerConfig(
     log_flush_interval_messages = Option(
         MAX_LONG,
         integer(1),
-        "Number of records after which a partition is flushed with fsync. Replication makes it unnecessary.",
+        "Number of records after which a partition is flushed with fsync. With replication it is usually not needed.",
     )
     log_flush_interval_ms = Option[int | None](
         None,
@@ -617,7 +643,9 @@ class BrokerConfig(
         "log.flush.scheduler.interval.ms, which is also the default.",
     )
     log_flush_scheduler_interval_ms = Option(
-        MAX_LONG, integer(1), "Interval in milliseconds between checks for unflushed records."
+        MAX_LONG,
+        integer(1),
+        "Interval in milliseconds between checks for unflushed records; by default there are none.",
     )
     log_flush_offset_checkpoint_interval_ms = Option(
         60000,
@@ -644,17 +672,20 @@ class BrokerConfig(
     log_message_timestamp_before_max_ms = Option(
         MAX_LONG,
         integer(0),
-        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock.",
+        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock. Ignored "
+        "with LogAppendTime.",
     )
     log_message_timestamp_after_max_ms = Option(
         3600000,
         integer(0),
-        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock.",
+        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock. Ignored "
+        "with LogAppendTime.",
     )
     log_message_timestamp_difference_max_ms = Option(
         MAX_LONG,
         integer(0),
-        "The older name of both log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms.",
+        "The older name of both log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms, which take "
+        "precedence.",
     )
     log_message_format_version = Option(
         "3.0-IV1", format_version, "Kafka version whose message format batches are stored in; no effect from 0.11 on."
@@ -732,7 +763,10 @@ class BrokerConfig(
         1800000, integer(1), "Maximum session.timeout.ms of a classic group's members."
     )
     group_initial_rebalance_delay_ms = Option(
-        3000, integer(0), "Time in milliseconds that the first rebalance of an empty group waits for more members."
+        3000,
+        integer(0),
+        "Time in milliseconds that the first rebalance of an empty classic group waits for more members. If some join "
+        "meanwhile, it waits again, in total at most for the rebalance timeout.",
     )
     group_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a classic group.")
     group_coordinator_rebalance_protocols = Option[tuple[str, ...]](
@@ -744,12 +778,16 @@ class BrokerConfig(
     group_consumer_session_timeout_ms = Option(
         45000,
         integer(1),
-        "Time in milliseconds without a heartbeat after which a member of a consumer group is removed.",
+        "Time in milliseconds without a heartbeat after which a member of a consumer group is removed. A group can set "
+        "consumer.session.timeout.ms instead.",
     )
     group_consumer_min_session_timeout_ms = Option(45000, integer(1), "Minimum consumer.session.timeout.ms of a group.")
     group_consumer_max_session_timeout_ms = Option(60000, integer(1), "Maximum consumer.session.timeout.ms of a group.")
     group_consumer_heartbeat_interval_ms = Option(
-        5000, integer(1), "Interval in milliseconds between heartbeats of a consumer group's members."
+        5000,
+        integer(1),
+        "Interval in milliseconds between heartbeats of a consumer group's members. A group can set "
+        "consumer.heartbeat.interval.ms instead.",
     )
     group_consumer_min_heartbeat_interval_ms = Option(
         5000, integer(1), "Minimum consumer.heartbeat.interval.ms of a group."
@@ -772,7 +810,8 @@ class BrokerConfig(
     group_consumer_assignment_interval_ms = Option(
         0,
         integer(0),
-        "Minimum time in milliseconds between two assignments of a consumer group; 0: no minimum. In Kafka: 1000.",
+        "Minimum time in milliseconds between two assignments of a consumer group; 0: no minimum. In Kafka: 1000. A "
+        "group can set consumer.assignment.interval.ms instead.",
     )
     group_consumer_min_assignment_interval_ms = Option(
         0, integer(0), "Minimum consumer.assignment.interval.ms of a group."
@@ -781,18 +820,27 @@ class BrokerConfig(
         15000, integer(0), "Maximum consumer.assignment.interval.ms of a group."
     )
     group_share_session_timeout_ms = Option(
-        45000, integer(1), "Time in milliseconds without a heartbeat after which a member of a share group is removed."
+        45000,
+        integer(1),
+        "Time in milliseconds without a heartbeat after which a member of a share group is removed. A group can set "
+        "share.session.timeout.ms instead.",
     )
     group_share_min_session_timeout_ms = Option(45000, integer(1), "Minimum share.session.timeout.ms of a group.")
     group_share_max_session_timeout_ms = Option(60000, integer(1), "Maximum share.session.timeout.ms of a group.")
     group_share_heartbeat_interval_ms = Option(
-        5000, integer(1), "Interval in milliseconds between heartbeats of a share group's members."
+        5000,
+        integer(1),
+        "Interval in milliseconds between heartbeats of a share group's members. A group can set "
+        "share.heartbeat.interval.ms instead.",
     )
     group_share_min_heartbeat_interval_ms = Option(5000, integer(1), "Minimum share.heartbeat.interval.ms of a group.")
     group_share_max_heartbeat_interval_ms = Option(15000, integer(1), "Maximum share.heartbeat.interval.ms of a group.")
     group_share_max_size = Option(200, integer(1, 1000), "Maximum number of members of a share group.")
     group_share_record_lock_duration_ms = Option(
-        30000, integer(1000, 3600000), "Time in milliseconds that a record is locked for the member that acquired it."
+        30000,
+        integer(1000, 3600000),
+        "Time in milliseconds that a record is locked for the member that acquired it. A group can set "
+        "share.record.lock.duration.ms instead.",
     )
     group_share_min_record_lock_duration_ms = Option(
         15000, integer(1000, 30000), "Minimum share.record.lock.duration.ms of a group."
@@ -808,7 +856,10 @@ class BrokerConfig(
     group_share_min_delivery_count_limit = Option(2, integer(2, 5), "Minimum share.delivery.count.limit of a group.")
     group_share_max_delivery_count_limit = Option(10, integer(5, 25), "Maximum share.delivery.count.limit of a group.")
     group_share_partition_max_record_locks = Option(
-        2000, integer(100, 10000), "Maximum number of records of a partition that a share group has in flight."
+        2000,
+        integer(100, 10000),
+        "Maximum number of records of a partition that a share group has in flight. A group can set "
+        "share.partition.max.record.locks instead.",
     )
     group_share_min_partition_max_record_locks = Option(
         100, integer(100, 2000), "Minimum share.partition.max.record.locks of a group."
@@ -820,7 +871,8 @@ class BrokerConfig(
     group_share_assignment_interval_ms = Option(
         0,
         integer(0),
-        "Minimum time in milliseconds between two assignments of a share group; 0: no minimum. In Kafka: 1000.",
+        "Minimum time in milliseconds between two assignments of a share group; 0: no minimum. In Kafka: 1000. A group "
+        "can set share.assignment.interval.ms instead.",
     )
     group_share_min_assignment_interval_ms = Option(0, integer(0), "Minimum share.assignment.interval.ms of a group.")
     group_share_max_assignment_interval_ms = Option(
@@ -829,12 +881,16 @@ class BrokerConfig(
     group_streams_session_timeout_ms = Option(
         45000,
         integer(1),
-        "Time in milliseconds without a heartbeat after which a member of a streams group is removed.",
+        "Time in milliseconds without a heartbeat after which a member of a streams group is removed. A group can set "
+        "streams.session.timeout.ms instead.",
     )
     group_streams_min_session_timeout_ms = Option(45000, integer(1), "Minimum streams.session.timeout.ms of a group.")
     group_streams_max_session_timeout_ms = Option(60000, integer(1), "Maximum streams.session.timeout.ms of a group.")
     group_streams_heartbeat_interval_ms = Option(
-        5000, integer(1), "Interval in milliseconds between heartbeats of a streams group's members."
+        5000,
+        integer(1),
+        "Interval in milliseconds between heartbeats of a streams group's members. A group can set "
+        "streams.heartbeat.interval.ms instead.",
     )
     group_streams_min_heartbeat_interval_ms = Option(
         5000, integer(1), "Minimum streams.heartbeat.interval.ms of a group."
@@ -844,16 +900,23 @@ class BrokerConfig(
     )
     group_streams_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a streams group.")
     group_streams_num_standby_replicas = Option(
-        0, integer(0), "Number of standby tasks, copies of the state, for each stateful task of a streams group."
+        0,
+        integer(0),
+        "Number of standby tasks, copies of the state, for each stateful task of a streams group. A group can set "
+        "streams.num.standby.replicas instead.",
     )
     group_streams_max_standby_replicas = Option(2, integer(0), "Maximum streams.num.standby.replicas of a group.")
     group_streams_initial_rebalance_delay_ms = Option(
         3000,
         integer(0),
-        "Time in milliseconds that the first assignment of an empty streams group waits for more members.",
+        "Time in milliseconds that the first assignment of an empty streams group waits for more members. A group can "
+        "set streams.initial.rebalance.delay.ms instead.",
     )
     group_streams_assignment_interval_ms = Option(
-        1000, integer(0), "Minimum time in milliseconds between two assignments of a streams group."
+        1000,
+        integer(0),
+        "Minimum time in milliseconds between two assignments of a streams group; 0: no minimum. A group can set "
+        "streams.assignment.interval.ms instead.",
     )
     group_streams_min_assignment_interval_ms = Option(
         0, integer(0), "Minimum streams.assignment.interval.ms of a group."
@@ -865,23 +928,32 @@ class BrokerConfig(
         50, integer(1), "Number of partitions of __share_group_state. Set it before the topic is created."
     )
     share_coordinator_state_topic_replication_factor = Option(
-        3, integer(1), "Replication factor of __share_group_state; a standalone broker has one replica."
+        3,
+        integer(1),
+        "Replication factor of __share_group_state; a standalone broker has one replica. By default with ottla.brokers "
+        "and without ZooKeeper: the number of brokers, at most 3.",
     )
     share_coordinator_state_topic_min_isr = Option(
-        2, integer(1), "min.insync.replicas of __share_group_state; 1 on a standalone broker."
+        2,
+        integer(1),
+        "min.insync.replicas of __share_group_state; 1 on a standalone broker. By default with ottla.brokers and "
+        "without ZooKeeper: the number of brokers, at most 2.",
     )
     share_coordinator_state_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __share_group_state.")
     group_consumer_regex_refresh_interval_ms = Option(
         600000,
         integer(10000),
-        "Age in milliseconds at which the topics that match a member's regular expression are determined again; "
-        "new topics are matched immediately.",
+        "Age in milliseconds at which the topics that match a member's regular expression are determined again, so "
+        "that changes of ACLs take effect; new topics are matched immediately.",
     )
     offsets_topic_num_partitions = Option(
         50, integer(1), "Number of partitions of __consumer_offsets. Set it before the topic is created."
     )
     offsets_topic_replication_factor = Option(
-        3, integer(1), "Replication factor of __consumer_offsets; a standalone broker has one replica."
+        3,
+        integer(1),
+        "Replication factor of __consumer_offsets; a standalone broker has one replica. By default with ottla.brokers "
+        "and without ZooKeeper: the number of brokers, at most 3.",
     )
     offsets_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __consumer_offsets.")
     offsets_topic_compression_codec = Option(
@@ -892,7 +964,7 @@ class BrokerConfig(
         10080,
         integer(1),
         "Time in minutes to retain the committed offsets of an empty group, and of topics to which a group is not "
-        "subscribed any more.",
+        "subscribed any more. Old clients can set another time in a commit.",
     )
     offsets_commit_timeout_ms = Option(
         5000,
@@ -910,10 +982,16 @@ class BrokerConfig(
         50, integer(1), "Number of partitions of __transaction_state. Set it before the topic is created."
     )
     transaction_state_log_replication_factor = Option(
-        3, integer(1), "Replication factor of __transaction_state; a standalone broker has one replica."
+        3,
+        integer(1),
+        "Replication factor of __transaction_state; a standalone broker has one replica. By default with ottla.brokers "
+        "and without ZooKeeper: the number of brokers, at most 3.",
     )
     transaction_state_log_min_isr = Option(
-        2, integer(1), "min.insync.replicas of __transaction_state; 1 on a standalone broker."
+        2,
+        integer(1),
+        "min.insync.replicas of __transaction_state; 1 on a standalone broker. By default with ottla.brokers and "
+        "without ZooKeeper: the number of brokers, at most 2.",
     )
     transaction_state_log_segment_bytes = Option(104857600, integer(1), "segment.bytes of __transaction_state.")
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(
@@ -928,8 +1006,8 @@ class BrokerConfig(
     transaction_partition_verification_enable = Option(
         True,
         boolean,
-        "Verify with the transaction's coordinator that a partition is in the transaction before its first "
-        "batch is appended (KIP-890).",
+        "Verify with the transaction's coordinator that a partition is in the transaction before its first batch is "
+        "appended (KIP-890). No effect on newer clients, whose batches add the partition to the transaction.",
     )
     add_partitions_to_txn_retry_backoff_ms = Option(
         20,
@@ -960,7 +1038,9 @@ class BrokerConfig(
         True, boolean, "Move leaders back to the preferred replicas, for example after a failed broker has returned."
     )
     leader_imbalance_check_interval_seconds = Option(
-        300, integer(1), "Interval in seconds between checks of the leaders' balance."
+        300,
+        integer(1),
+        "Interval in seconds between checks of the controller whether to move leaders (auto.leader.rebalance.enable).",
     )
     leader_imbalance_per_broker_percentage = Option(
         10,
@@ -1261,7 +1341,7 @@ RENEWED = frozenset(
         *(f"ssl.truststore.{part}" for part in ("certificates", "location", "password", "type")),
     }
 )
-"""Options of one listener that can be set on a running broker: its certificates, and the users of SASL PLAIN."""
+"""Options that can be set on a running broker for one listener: its certificates, and the users of SASL PLAIN."""
 
 
 def renewed_listener(option: str) -> str | None:

@@ -195,7 +195,10 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         (), each(tuple), "Option of kafka-python: further socket options, as arguments of setsockopt()."
     )
     allow_auto_create_topics: Final = Option(
-        True, boolean, "Whether a request for the metadata of an unknown topic may create it."
+        True,
+        boolean,
+        "Whether a request for the metadata of an unknown topic may create it, if the brokers allow that. An admin "
+        "client creates topics only with create_topics().",
     )
     security_protocol: Final = Option(
         "PLAINTEXT",
@@ -216,10 +219,15 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     sasl_oauth_token_provider: Final = Option[Any](
         None,
         anything,
-        "Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token().",
+        "Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token(). It takes "
+        "precedence over sasl.oauthbearer.token.endpoint.url.",
     )
-    sasl_plain_username: Final = Option(None, nullable(text), "User name for PLAIN and SCRAM.")
-    sasl_plain_password: Final = Option(None, nullable(text), "Password for PLAIN and SCRAM.")
+    sasl_plain_username: Final = Option(
+        None, nullable(text), "User name for PLAIN and SCRAM; ignored if sasl.jaas.config is set."
+    )
+    sasl_plain_password: Final = Option(
+        None, nullable(text), "Password for PLAIN and SCRAM; ignored if sasl.jaas.config is set."
+    )
     sasl_tokenauth: Final = Option(
         False,
         boolean,

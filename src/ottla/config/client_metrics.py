@@ -22,7 +22,7 @@ class ClientMetricsConfig(Config, subject="client metrics"):
         300_000, integer(100, 3_600_000), "Interval in milliseconds at which clients push their metrics."
     )
     metrics = Option[tuple[str, ...]](
-        (), words(), "Prefixes of the metrics to push, separated by commas; `*`: all metrics."
+        (), words(), "Prefixes of the metrics to push, separated by commas; `*`: all metrics; empty: none."
     )
     match = Option[tuple[str, ...]](
         (),

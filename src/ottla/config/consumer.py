@@ -68,7 +68,10 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         None, nullable(text), "Server-side assignor for group.protocol=consumer; None: the broker's default."
     )
     group_instance_id: Final = Option(
-        None, nullable(text), "Id of a static member, which may restart within session.timeout.ms without a rebalance."
+        None,
+        nullable(text),
+        "Id of a static member, which may restart within the session timeout without a rebalance; None: a dynamic "
+        "member.",
     )
     key_deserializer: Final = Option(
         None, anything, "Converts keys from bytes: a callable or a Deserializer; None: keys stay bytes."
@@ -104,7 +107,9 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         "Position if there is no valid committed offset: latest, earliest, none (raise an error) or "
         "by_duration:PT1H (the first record of the last hour).",
     )
-    enable_auto_commit: Final = Option(True, boolean, "Commit offsets automatically, in poll() and close().")
+    enable_auto_commit: Final = Option(
+        True, boolean, "Commit offsets automatically, in poll() and close(). Without group.id it is off."
+    )
     auto_commit_interval_ms: Final = Option(5000, integer(0), "Interval in milliseconds between automatic commits.")
     max_poll_records: Final = Option(500, integer(1), "Maximum number of records that poll() returns.")
     max_poll_interval_ms: Final = Option(
@@ -118,7 +123,8 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     heartbeat_interval_ms: Final = Option(
         3000,
         integer(1),
-        "Interval in milliseconds between heartbeats; at most a third of session.timeout.ms is recommended.",
+        "Interval in milliseconds between heartbeats to a classic group; at most a third of session.timeout.ms is "
+        "recommended.",
     )
     partition_assignment_strategy: Final = Option(
         ("range", "cooperative-sticky"),
@@ -138,7 +144,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     )
     check_crcs: Final = Option(True, boolean, "Verify the checksum of each batch.")
     client_rack: Final = Option(
-        "", text, "The consumer's rack or availability zone, to fetch from the nearest replica."
+        "", text, "The consumer's rack or availability zone, to fetch from the nearest replica; empty: from the leader."
     )
     exclude_internal_topics: Final = Option(
         True, boolean, "Whether a subscription by pattern leaves out internal topics."
@@ -159,7 +165,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     consumer_timeout_ms: Final = Option(
         float("inf"),
         number(0),
-        "Option of kafka-python: end an iteration after this time in milliseconds without a record.",
+        "Option of kafka-python: end an iteration after this time in milliseconds without a record; inf: never.",
     )
     enable_metrics_push: Final = Option(
         True, boolean, "Push metrics to the cluster if it has a subscription for them (KIP-714)."

@@ -9,8 +9,8 @@ READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 class GroupConfig(Config, subject="group"):
-    """The configs of one group. The broker's `group.consumer.*`, `group.share.*` and `group.streams.*` configs set the
-    bounds.
+    """The configs of one group. Values outside the bounds of the broker's `group.consumer.*`, `group.share.*` and
+    `group.streams.*` configs are limited to them.
     """
 
     consumer_session_timeout_ms = Option(
@@ -22,7 +22,7 @@ class GroupConfig(Config, subject="group"):
         5000, integer(1), "Interval in milliseconds between heartbeats of a consumer group's members."
     )
     consumer_assignment_interval_ms = Option(
-        0, integer(0), "Minimum time in milliseconds between two assignments of a consumer group."
+        0, integer(0), "Minimum time in milliseconds between two assignments of a consumer group; 0: no minimum."
     )
     share_session_timeout_ms = Option(
         45000, integer(1), "Time in milliseconds without a heartbeat after which a member of a share group is removed."
@@ -52,7 +52,7 @@ class GroupConfig(Config, subject="group"):
         True, boolean, "Allow members of a share group to renew the locks of records that they have acquired."
     )
     share_assignment_interval_ms = Option(
-        0, integer(0), "Minimum time in milliseconds between two assignments of a share group."
+        0, integer(0), "Minimum time in milliseconds between two assignments of a share group; 0: no minimum."
     )
     streams_session_timeout_ms = Option(
         45000,
@@ -71,5 +71,5 @@ class GroupConfig(Config, subject="group"):
         "Time in milliseconds that the first assignment of an empty streams group waits for more members.",
     )
     streams_assignment_interval_ms = Option(
-        1000, integer(0), "Minimum time in milliseconds between two assignments of a streams group."
+        1000, integer(0), "Minimum time in milliseconds between two assignments of a streams group; 0: no minimum."
     )

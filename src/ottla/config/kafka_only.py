@@ -1,6 +1,7 @@
-"""Broker configs of Apache Kafka that change nothing here, with the reasons, and the listeners of KRaft controllers.
+"""Broker configs of Apache Kafka that change nothing here, with the reasons, and the removal of KRaft controllers'
+listeners from a node's configs.
 
-So the `server.properties` that Kafka 4 ships starts a broker unchanged.
+Therefore the `server.properties` that Kafka 4 ships starts a broker unchanged.
 """
 
 from __future__ import annotations

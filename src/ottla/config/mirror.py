@@ -54,24 +54,28 @@ def _replicas(what: str) -> Option[int]:
 class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     """Options of one flow, from a source to a target cluster."""
 
-    enabled = Option(False, boolean, "Whether records are copied from the source to the target.")
+    enabled = Option(
+        False,
+        boolean,
+        "Whether the flow copies topics and translates offsets of groups. If false, it only writes heartbeats.",
+    )
     topics = Option(patterns(".*"), patterns, "Topics to copy: names and regular expressions, separated by commas.")
     topics_exclude = Option(
         patterns(r".*[\-\.]internal, .*\.replica, __.*"),
         patterns,
         "Topics not to copy: names and regular expressions; they take precedence over topics.",
     )
-    groups = Option(patterns(".*"), patterns, "Consumer groups whose offsets are translated: names and expressions.")
+    groups = Option(patterns(".*"), patterns, "Groups whose offsets are translated: names and regular expressions.")
     groups_exclude = Option(
         patterns("console-consumer-.*, connect-.*, __.*"),
         patterns,
-        "Consumer groups whose offsets are not translated; they take precedence over groups.",
+        "Groups whose offsets are not translated: names and regular expressions; they take precedence over groups.",
     )
     replication_policy_class = Option(
         DEFAULT,
         one_of(DEFAULT, IDENTITY, aliases=POLICIES),
-        "How topics are named in the target cluster: default (SOURCE.topic), identity (unchanged), or the Java class "
-        "of either policy.",
+        "How topics are named in the target cluster: default (SOURCE.topic), identity (unchanged, except heartbeats "
+        "topics), or the Java class of either policy.",
     )
     replication_policy_separator = Option(".", text, "Separator between the alias of the source and the topic.")
     replication_policy_internal_topic_separator_enabled = Option(
@@ -108,8 +112,8 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     sync_topic_acls_enabled = Option(
         True,
         boolean,
-        "Whether topic ACLs with the pattern type LITERAL are copied, except those for all topics (*). ACLs that allow "
-        "Write are left out, and those that allow All are copied as Read.",
+        "Whether the ACLs of each copied topic (pattern type LITERAL) are created at the target; they are never "
+        "deleted there. ACLs that allow Write are left out, and those that allow All are copied as Read.",
     )
     sync_topic_acls_interval_seconds = Option(600, integer(1), "Interval in seconds between copies of ACLs.")
     emit_heartbeats_enabled = Option(True, boolean, "Whether heartbeats are written to the target.")
@@ -121,14 +125,20 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
         "Whether heartbeats topics of the source are copied even if the config topics does not match them.",
     )
     emit_checkpoints_enabled = Option(
-        True, boolean, "Whether translated offsets of groups are written to the checkpoints topic of the target."
+        True,
+        boolean,
+        "Whether translated offsets of groups are written to the checkpoints topic of the target. Requires "
+        "emit.offset-syncs.enabled.",
     )
     emit_checkpoints_interval_seconds = Option(60, integer(1), "Interval in seconds between checkpoints.")
     checkpoints_topic_replication_factor = _replicas("the checkpoints topic")
     refresh_groups_enabled = Option(True, boolean, "Whether to look for new groups at intervals.")
     refresh_groups_interval_seconds = Option(600, integer(1), "Interval in seconds between look-ups of new groups.")
     sync_group_offsets_enabled = Option(
-        False, boolean, "Whether translated offsets are committed for groups that are inactive at the target."
+        False,
+        boolean,
+        "Whether translated offsets are committed for groups that are inactive at the target. Requires "
+        "emit.checkpoints.enabled and emit.offset-syncs.enabled.",
     )
     sync_group_offsets_interval_seconds = Option(
         60, integer(1), "Interval in seconds between commits of translated offsets."

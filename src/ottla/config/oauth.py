@@ -36,16 +36,16 @@ class OAuthLoginConfig(Config):
         None,
         nullable(url),
         "OAUTHBEARER: the endpoint that issues tokens (client credentials grant), or file:///… for a file "
-        "with a token.",
+        "with a token. Without a source, tokens are unsigned and have the claims in sasl.jaas.config.",
     )
     sasl_oauthbearer_client_credentials_client_id: Final = Option[str | None](
-        None, nullable(text), "Client id for the token endpoint; or clientId in sasl.jaas.config."
+        None, nullable(text), "Client id for the token endpoint; not set: clientId in sasl.jaas.config."
     )
     sasl_oauthbearer_client_credentials_client_secret: Final = Option[str | None](
-        None, nullable(text), "Client secret for the token endpoint; or clientSecret in sasl.jaas.config."
+        None, nullable(text), "Client secret for the token endpoint; not set: clientSecret in sasl.jaas.config."
     )
     sasl_oauthbearer_scope: Final = Option[str | None](
-        None, nullable(text), "Scope to request for the token; or scope in sasl.jaas.config."
+        None, nullable(text), "Scope to request for the token; not set: scope in sasl.jaas.config, if any."
     )
     sasl_oauthbearer_header_urlencode: Final = Option(
         False, boolean, "URL-encode client id and secret (RFC 6749), as some endpoints require."
@@ -74,7 +74,10 @@ class OAuthCheckConfig(Config):
         "tokens are accepted, as in Kafka; anyone can forge them, so this is for tests only.",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: Final = Option(
-        3_600_000, integer(0), "Age in milliseconds above which the keys are read again before a token is validated."
+        3_600_000,
+        integer(0),
+        "Age in milliseconds of the keys above which the next token starts a refresh in the background; until it "
+        "succeeds, the previous keys are used.",
     )
     sasl_oauthbearer_expected_audience: Final = Option[tuple[str, ...]](
         (), words(), "Accepted audiences (aud claim), separated by commas; empty: any."

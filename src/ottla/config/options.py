@@ -4,7 +4,7 @@ A subject's options are one class, with an attribute per option. The attribute i
 `linger_ms` is `linger.ms`. An instance has a value for every option; setting an option raises AttributeError.
 
     class ProducerConfig(Config):
-        linger_ms = Option(5.0, number(at_least=0), "Time in milliseconds that a batch waits for more records.")
+        linger_ms = Option(5.0, number(at_least=0), "Maximum time in milliseconds that a batch waits.")
 
     ProducerConfig.from_kafka({"linger.ms": "20"})
     ProducerConfig.from_keywords(linger_ms=20)
@@ -43,7 +43,7 @@ class Option(Generic[T]):
         self.parse: Parser[T] = parse
         self.doc: str = doc
         self.key: str = key
-        """Kafka's name, if it is not that of the attribute with dots."""
+        """Kafka's name: that of the attribute with dots for underscores, unless another one was passed."""
         self.attribute: str = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -101,7 +101,7 @@ class Config:
     """Names (or prefixes, ending with a dot) of accepted options without effect, and the reasons."""
 
     other_names: ClassVar[Mapping[str, str]] = {}
-    """Options of other clients, and the options with their meaning here, which warnings and errors suggest."""
+    """Options of other clients, and the equivalent options here, which warnings and errors suggest."""
 
     __slots__ = ("originals", "values")
 
@@ -324,7 +324,9 @@ def one_of(*allowed: str, aliases: Mapping[Any, str] | None = None) -> Parser[st
 
 
 def words(*allowed: str, aliases: Mapping[str, str] | None = None) -> Parser[tuple[str, ...]]:
-    """Return a parser of lists (text with commas, or a sequence); `allowed` and aliases limit the items, if given."""
+    """Return a parser of lists (text with commas, or a sequence). `aliases` maps other spellings of items to words; if
+    there are `allowed` words, other items are rejected.
+    """
 
     def parse(value: Any) -> tuple[str, ...]:
         parts = value.split(",") if isinstance(value, str) else list(value)

@@ -95,7 +95,8 @@ class ProducerConfig(ClientConfig, subject="producer"):
         True,
         boolean,
         "Prevent duplicates and reordering when batches are retried. Requires acks=all, retries above 0, and "
-        "max.in.flight.requests.per.connection of at most 5.",
+        "max.in.flight.requests.per.connection of at most 5. With other values it is turned off; if it or "
+        "transactional.id is set, that is an error.",
     )
     transactional_id: Final = Option(
         None,
@@ -103,7 +104,10 @@ class ProducerConfig(ClientConfig, subject="producer"):
         "Id of the producer for transactions. Use the same id after a restart; None: no transactions.",
     )
     transaction_timeout_ms: Final = Option(
-        60_000, integer(), "Time in milliseconds after which the coordinator aborts an open transaction."
+        60_000,
+        integer(),
+        "Time in milliseconds after which the coordinator aborts an open transaction. Cannot be set with "
+        "transaction.two.phase.commit.enable.",
     )
     transaction_two_phase_commit_enable: Final = Option(
         False, boolean, "Begin transactions without a timeout, whose outcome an external coordinator decides (KIP-939)."
@@ -117,9 +121,9 @@ class ProducerConfig(ClientConfig, subject="producer"):
         -1, gzip_level, "Compression level of gzip, 1 to 9; -1: the codec's default."
     )
     compression_lz4_level: Final = Option(
-        9, integer(1, 17), "Compression level of lz4, 1 to 17; the default is the fast compressor, as in Kafka."
+        9, integer(1, 17), "Compression level of lz4, 1 to 17; not set: the fast compressor, as in Kafka."
     )
-    compression_zstd_level: Final = Option(3, integer(-131_072, 22), "Compression level of zstd, up to 22.")
+    compression_zstd_level: Final = Option(3, integer(-131_072, 22), "Compression level of zstd, -131072 to 22.")
     compression_level: Final = Option(
         None,
         nullable(integer()),
@@ -133,7 +137,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
     linger_ms: Final = Option(
         5.0,
         number(0),
-        "Time in milliseconds that a batch waits for more records. More: larger batches, higher latency.",
+        "Maximum time in milliseconds that a batch waits for more records. More: larger batches, higher latency.",
     )
     buffer_memory: Final = Option(
         33_554_432, integer(0), "Maximum memory in bytes of records that wait to be sent; beyond it send() blocks."
@@ -142,13 +146,13 @@ class ProducerConfig(ClientConfig, subject="producer"):
         60_000,
         integer(0),
         "Maximum time in milliseconds that send() waits for metadata and memory, and methods of transactions for the "
-        "brokers.",
+        "brokers. block.on.buffer.full and metadata.fetch.timeout.ms take precedence.",
     )
     block_on_buffer_full: Final = Option(
         False, boolean, "Deprecated since Kafka 0.9: true lets send() block without a limit."
     )
     metadata_fetch_timeout_ms: Final = Option(
-        None, nullable(integer(0)), "Older name of max.block.ms, from Kafka before 0.11."
+        None, nullable(integer(0)), "Older name of max.block.ms, from Kafka before 0.11; it takes precedence."
     )
     timeout_ms: Final = Option(
         None,
@@ -166,7 +170,8 @@ class ProducerConfig(ClientConfig, subject="producer"):
     delivery_timeout_ms: Final = Option(
         120_000,
         integer(0),
-        "Maximum time in milliseconds between send() and the acknowledgement or failure of a record.",
+        "Maximum time in milliseconds between send() and the acknowledgement or failure of a record; at least "
+        "linger.ms + request.timeout.ms.",
     )
     partitioner: Final = Option(
         "default",
@@ -175,7 +180,9 @@ class ProducerConfig(ClientConfig, subject="producer"):
         "callable, an object with a method partition(), or the dotted name of either.",
     )
     partitioner_class: Final = Option(
-        None, nullable(partitioner_of), "Kafka's name for partitioner; the names of Java's classes are accepted."
+        None,
+        nullable(partitioner_of),
+        "Kafka's name for partitioner, over which it takes precedence; the names of Java's classes are accepted.",
     )
     partitioner_ignore_keys: Final = Option(False, boolean, "Distribute records with keys as if they had none.")
     partitioner_adaptive_partitioning_enable: Final = Option(
@@ -184,7 +191,8 @@ class ProducerConfig(ClientConfig, subject="producer"):
     partitioner_availability_timeout_ms: Final = Option(
         0,
         integer(0),
-        "Time in milliseconds after which a broker that accepts no batches gets no records without keys; 0: disabled.",
+        "Time in milliseconds after which a broker that accepts no batches gets no records without keys; 0: disabled. "
+        "Requires partitioner.adaptive.partitioning.enable.",
     )
     interceptor_classes: Final = Option(
         (), each(loaded), "Interceptors, as classes or objects, in the order in which they are called."

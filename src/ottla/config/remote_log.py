@@ -84,7 +84,7 @@ class RemoteLogConfig(
         "or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX, file:///PATH (a directory that all brokers share) "
         "or memory:// (for tests). Required with remote.log.storage.system.enable. Other rsm.config.* options, such as "
         "rsm.config.aws_endpoint, are passed to the store's client; without them it takes credentials from the "
-        "environment, as usual.",
+        "environment.",
     )
     rsm_config_chunk_bytes = Option(
         4 * 1024 * 1024,

@@ -32,13 +32,17 @@ class SslConfig(Config, no_effect=NO_EFFECT):
     """Encryption, trusted authorities and own certificate: Kafka's options, the same for brokers and clients."""
 
     ssl_truststore_location: Final = Option(
-        None, nullable(text), "Trust store file: certificates of the trusted certificate authorities."
+        None,
+        nullable(text),
+        "Trust store file: certificates of the trusted certificate authorities. Without trusted certificates in any "
+        "option, those of the system are used.",
     )
     ssl_truststore_password: Final = Option(None, nullable(text), "Password of the trust store; PEM files have none.")
     ssl_truststore_type: Final = Option(
         "JKS",
         one_of(*STORES),
-        "Type of the trust store: PEM, JKS or PKCS12. It is detected for files; PEM text needs PEM.",
+        "Type of the trust store: PEM, JKS or PKCS12. Files are recognized by their content; "
+        "ssl.truststore.certificates requires PEM.",
     )
     ssl_truststore_certificates: Final = Option(
         None, nullable(text), "Trusted certificates as PEM text, instead of a file."
@@ -74,7 +78,10 @@ class SslConfig(Config, no_effect=NO_EFFECT):
         "TLSv1.3", one_of(*PROTOCOLS, "TLS"), "The newest TLS version to use: TLSv1.2 or TLSv1.3; TLS means TLSv1.3."
     )
     ssl_cipher_suites: Option[tuple[str, ...]] = Option(
-        (), words(), "Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults."
+        (),
+        words(),
+        "Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults. Those of TLS 1.3 are "
+        "enabled all together if one is in the list.",
     )
 
 
@@ -85,11 +92,21 @@ class TlsConfig(SslConfig):
     ssl_check_hostname: Final = Option(
         True, boolean, "Option of kafka-python: False is the same as an empty ssl.endpoint.identification.algorithm."
     )
-    ssl_cafile: Final = Option(None, nullable(text), "Option of kafka-python: PEM file with the trusted certificates.")
-    ssl_certfile: Final = Option(
-        None, nullable(text), "Option of kafka-python: PEM file with the client's certificate chain."
+    ssl_cafile: Final = Option(
+        None,
+        nullable(text),
+        "Option of kafka-python: PEM file with the trusted certificates. Ignored if a trust store is set.",
     )
-    ssl_keyfile: Final = Option(None, nullable(text), "Option of kafka-python: PEM file with the client's key.")
+    ssl_certfile: Final = Option(
+        None,
+        nullable(text),
+        "Option of kafka-python: PEM file with the client's certificate chain. Ignored if a key store is set.",
+    )
+    ssl_keyfile: Final = Option(
+        None,
+        nullable(text),
+        "Option of kafka-python: PEM file with the client's key; not set: the key is in the file of ssl.certfile.",
+    )
     ssl_password: Final = Option(None, nullable(text), "Option of kafka-python: password of the client's key.")
     ssl_crlfile: Final = Option(None, nullable(text), "Option of kafka-python: PEM file with revoked certificates.")
     ssl_ciphers: Final = Option(None, nullable(text), "Option of kafka-python: cipher suites in OpenSSL's notation.")

@@ -101,7 +101,8 @@ class TableConfig(Config, subject="table"):
     ottla_table_partition_by = Option[tuple[str, ...]](
         (),
         partition_fields,
-        "Columns by which the table is partitioned; for Iceberg also transforms, such as day(timestamp).",
+        "Columns by which the table is partitioned; for Iceberg also transforms, such as day(timestamp). Empty: it is "
+        "not partitioned.",
     )
     ottla_table_mode = Option(
         "append",
@@ -109,12 +110,15 @@ class TableConfig(Config, subject="table"):
         "append: a row per record. upsert: a row per key, that of its last record; a tombstone deletes it.",
     )
     ottla_table_flush_ms = Option(
-        60_000, integer(0, LONG_MAX), "Maximum time in milliseconds before a new record is written to the table."
+        60_000,
+        integer(0, LONG_MAX),
+        "Time in milliseconds for which new records wait before they are written to the table.",
     )
     ottla_table_flush_bytes = Option(
         128 << 20,
         integer(1, LONG_MAX),
-        "Size in bytes of new records in the log at which they are written without waiting for ottla.table.flush.ms.",
+        "Size in bytes of new records in the log at which they are written to the table earlier than by "
+        "ottla.table.flush.ms.",
     )
     ottla_table_compact_files = Option(
         16,
@@ -138,13 +142,18 @@ class TopicConfig(TableConfig, subject="topic"):
         "What happens to old segments: delete removes them after retention.ms or retention.bytes, compact "
         "keeps the last record of each key.",
     )
-    compression_gzip_level = Option(-1, gzip_level, "Compression level of gzip, 1 to 9; -1: the codec's default.")
-    compression_lz4_level = Option(9, integer(1, 17), "Compression level of lz4, 1 to 17.")
-    compression_zstd_level = Option(3, integer(-131072, 22), "Compression level of zstd, -131072 to 22.")
+    compression_gzip_level = Option(
+        -1, gzip_level, "Level at which the broker compresses batches with gzip, 1 to 9; -1: the codec's default."
+    )
+    compression_lz4_level = Option(9, integer(1, 17), "Level at which the broker compresses batches with lz4, 1 to 17.")
+    compression_zstd_level = Option(
+        3, integer(-131072, 22), "Level at which the broker compresses batches with zstd, -131072 to 22."
+    )
     compression_type = Option(
         "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        "Codec of stored batches: producer keeps the producer's codec, another value compresses again.",
+        "Codec of stored batches: producer keeps them as they were sent; a codec or uncompressed: the broker converts "
+        "batches that differ.",
     )
     delete_retention_ms = Option(DAY_MS, long_, "Time in milliseconds to retain the tombstones of a compacted topic.")
     file_delete_delay_ms = Option(
@@ -160,11 +169,15 @@ class TopicConfig(TableConfig, subject="topic"):
         "log.flush.scheduler.interval.ms of the broker.",
     )
     follower_replication_throttled_replicas = Option(
-        "", text, "Followers whose replication is throttled, as partition:broker pairs separated by commas, or *."
+        "",
+        text,
+        "Followers whose replication is throttled, as partition:broker pairs separated by commas, or *; empty: none.",
     )
     index_interval_bytes = Option(4096, int_, "Bytes of log between two entries of an offset index.")
     leader_replication_throttled_replicas = Option(
-        "", text, "Leaders whose replication is throttled, as partition:broker pairs separated by commas, or *."
+        "",
+        text,
+        "Leaders whose replication is throttled, as partition:broker pairs separated by commas, or *; empty: none.",
     )
     local_retention_bytes = Option(
         -2,
@@ -198,13 +211,20 @@ class TopicConfig(TableConfig, subject="topic"):
     message_timestamp_after_max_ms = Option(
         3_600_000,
         long_,
-        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock.",
+        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock. Ignored "
+        "with LogAppendTime.",
     )
     message_timestamp_before_max_ms = Option(
-        LONG_MAX, long_, "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock."
+        LONG_MAX,
+        long_,
+        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock. Ignored "
+        "with LogAppendTime.",
     )
     message_timestamp_difference_max_ms = Option(
-        LONG_MAX, long_, "The older name of both message.timestamp.before.max.ms and message.timestamp.after.max.ms."
+        LONG_MAX,
+        long_,
+        "The older name of both message.timestamp.before.max.ms and message.timestamp.after.max.ms, which take "
+        "precedence.",
     )
     message_timestamp_type = Option(
         "CreateTime",
@@ -243,9 +263,16 @@ class TopicConfig(TableConfig, subject="topic"):
         "on the brokers; not for compacted topics.",
     )
     retention_bytes = Option(
-        -1, long_or_none, "Size in bytes of a partition above which its oldest segments are deleted; -1: no limit."
+        -1,
+        long_or_none,
+        "Size in bytes of a partition above which its oldest segments are deleted, if cleanup.policy includes delete; "
+        "-1: no limit.",
     )
-    retention_ms = Option(7 * DAY_MS, long_or_none, "Time in milliseconds to retain records; -1: no limit.")
+    retention_ms = Option(
+        7 * DAY_MS,
+        long_or_none,
+        "Time in milliseconds to retain records, if cleanup.policy includes delete; -1: no limit.",
+    )
     segment_bytes = Option(1 << 30, integer(14, INT_MAX), "Size in bytes at which a new segment is rolled.")
     segment_index_bytes = Option(10 << 20, integer(4, INT_MAX), "Maximum size in bytes of an index file.")
     segment_jitter_ms = Option(
@@ -387,7 +414,7 @@ class LogConfig(NamedTuple):
     local_retention_bytes: int = -2
     message_downconversion_enable: bool = True
     message_format: int = 2
-    """The format in which batches are stored."""
+    """The magic in which batches are stored: 0, 1 or 2."""
     max_decompressed_bytes: int = 16 * 1024 * 1024
     """Maximum decompressed size of a producer's batch: the broker's message.max.decompressed.bytes."""
     validate_records: str = "all"

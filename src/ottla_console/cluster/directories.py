@@ -13,7 +13,7 @@ from ottla.model import TopicPartition
 from ottla_console.web.texts import NONE
 
 LARGEST: Final = 3
-"""Number of the largest topics that are shown of a directory."""
+"""Maximum number of topics to show for a directory: those with the most bytes."""
 
 
 class DirectoryRow(NamedTuple):

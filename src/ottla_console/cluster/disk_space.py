@@ -12,7 +12,7 @@ TOTAL: Final = "ottla_log_directory_total_bytes"
 OFFLINE: Final = "kafka_log_logmanager_logdirectoryoffline"
 NAMES: Final = (FREE, TOTAL, OFFLINE)
 NEARLY_FULL_PERCENT: Final = 10.0
-"""The free part below which a disk is reported, as by the alert KafkaDiskNearlyFull."""
+"""The free percentage of a disk below which it is reported, as by the alert KafkaDiskNearlyFull."""
 
 
 class FullDisk(NamedTuple):

@@ -66,7 +66,7 @@ class MetricPages:
         except (OSError, ValueError) as error:
             reason = error.reason if type(error) is URLError else error
             self.errors[address] = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
-            log.debug("Cannot read metrics from %s: %s", address, error)
+            log.debug("Cannot read metrics from %s; trying again at the next interval: %s", address, error)
             return ""
         self.errors.pop(address, None)
         return page

@@ -131,7 +131,7 @@ class Page:
         return HTMLResponse(text, status)
 
     def done(self, path: str, text: str) -> Response:
-        """Redirect to a page after a change. The page shows `text`, and waits for a snapshot with the change."""
+        """Return a redirect to a page after a change. It shows `text`, and waits for a snapshot with the change."""
         self.console.collector.invalidate()
         self.console.sessions.notify(self.session_id, Notice(text))
         return RedirectResponse(path, 303)

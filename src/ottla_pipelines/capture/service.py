@@ -85,5 +85,10 @@ def run(options: CaptureOptions, stopping: Event) -> None:
                 raise
             delay = backoff.backoff(failures)
             failures += 1
-            log.error("Cannot capture changes; retrying in %.0f s: %s", delay, " ".join(str(error).split()))
+            log.error(
+                "Cannot capture changes for the topics %s.…; retrying in %.0f s: %s",
+                options.name,
+                delay,
+                " ".join(str(error).split()),
+            )
             stopping.wait(delay)

@@ -9,7 +9,10 @@ from ottla.cli.main import CommandEntry
 COMMANDS: Final = (
     CommandEntry("pipeline", "pipeline", "create, check and run declarative pipelines on Spark", __name__),
     CommandEntry(
-        "capture", "capture", "send the changes of PostgreSQL tables to topics, as tables of upserts", __name__
+        "capture",
+        "capture",
+        "send the changes of PostgreSQL tables to topics that have Iceberg, Delta or Parquet tables",
+        __name__,
     ),
     CommandEntry(
         "demo",

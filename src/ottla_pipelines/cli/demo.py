@@ -56,7 +56,7 @@ COMMAND = Command(
             "write the rows to a topic with a table in this format as well, and check each row there",
             choices=("iceberg", "delta", "parquet"),
         ),
-        Option("--limit N", "process only the first N flights", _positive(int)),
+        Option("--limit N", "process only the first N flights; no effect with --input", _positive(int)),
         Option(
             "--input FILE", "file to process instead of the flights: JSON lines, CSV or a web server's access log", Path
         ),

@@ -10,13 +10,15 @@ class ClientOptions(TypedDict, total=False):
     """Keyword options that all clients have."""
 
     sasl_oauthbearer_token_endpoint_url: str | None
-    """OAUTHBEARER: the endpoint that issues tokens (client credentials grant), or file:///… for a file with a token."""
+    """OAUTHBEARER: the endpoint that issues tokens (client credentials grant), or file:///… for a file with a token.
+    Without a source, tokens are unsigned and have the claims in sasl.jaas.config.
+    """
     sasl_oauthbearer_client_credentials_client_id: str | None
-    """Client id for the token endpoint; or clientId in sasl.jaas.config."""
+    """Client id for the token endpoint; not set: clientId in sasl.jaas.config."""
     sasl_oauthbearer_client_credentials_client_secret: str | None
-    """Client secret for the token endpoint; or clientSecret in sasl.jaas.config."""
+    """Client secret for the token endpoint; not set: clientSecret in sasl.jaas.config."""
     sasl_oauthbearer_scope: str | None
-    """Scope to request for the token; or scope in sasl.jaas.config."""
+    """Scope to request for the token; not set: scope in sasl.jaas.config, if any."""
     sasl_oauthbearer_header_urlencode: bool
     """URL-encode client id and secret (RFC 6749), as some endpoints require."""
     sasl_login_connect_timeout_ms: int | None
@@ -28,11 +30,15 @@ class ClientOptions(TypedDict, total=False):
     sasl_login_retry_backoff_max_ms: int
     """Maximum time in milliseconds for which failed requests to the token endpoint are retried."""
     ssl_truststore_location: str | None
-    """Trust store file: certificates of the trusted certificate authorities."""
+    """Trust store file: certificates of the trusted certificate authorities. Without trusted certificates in any
+    option, those of the system are used.
+    """
     ssl_truststore_password: str | None
     """Password of the trust store; PEM files have none."""
     ssl_truststore_type: str
-    """Type of the trust store: PEM, JKS or PKCS12. It is detected for files; PEM text needs PEM."""
+    """Type of the trust store: PEM, JKS or PKCS12. Files are recognized by their content; ssl.truststore.certificates
+    requires PEM.
+    """
     ssl_truststore_certificates: str | None
     """Trusted certificates as PEM text, instead of a file."""
     ssl_keystore_location: str | None
@@ -56,17 +62,19 @@ class ClientOptions(TypedDict, total=False):
     ssl_protocol: str
     """The newest TLS version to use: TLSv1.2 or TLSv1.3; TLS means TLSv1.3."""
     ssl_cipher_suites: str | Sequence[str]
-    """Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults."""
+    """Cipher suites, by their names in Java or OpenSSL; empty: OpenSSL's secure defaults. Those of TLS 1.3 are enabled
+    all together if one is in the list.
+    """
     ssl_context: Any
     """An ssl.SSLContext, instead of all other ssl configs."""
     ssl_check_hostname: bool
     """Option of kafka-python: False is the same as an empty ssl.endpoint.identification.algorithm."""
     ssl_cafile: str | None
-    """Option of kafka-python: PEM file with the trusted certificates."""
+    """Option of kafka-python: PEM file with the trusted certificates. Ignored if a trust store is set."""
     ssl_certfile: str | None
-    """Option of kafka-python: PEM file with the client's certificate chain."""
+    """Option of kafka-python: PEM file with the client's certificate chain. Ignored if a key store is set."""
     ssl_keyfile: str | None
-    """Option of kafka-python: PEM file with the client's key."""
+    """Option of kafka-python: PEM file with the client's key; not set: the key is in the file of ssl.certfile."""
     ssl_password: str | None
     """Option of kafka-python: password of the client's key."""
     ssl_crlfile: str | None
@@ -112,7 +120,9 @@ class ClientOptions(TypedDict, total=False):
     socket_options: str | Sequence[Any]
     """Option of kafka-python: further socket options, as arguments of setsockopt()."""
     allow_auto_create_topics: bool
-    """Whether a request for the metadata of an unknown topic may create it."""
+    """Whether a request for the metadata of an unknown topic may create it, if the brokers allow that. An admin client
+    creates topics only with create_topics().
+    """
     security_protocol: str
     """Protocol to connect with: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT or SASL_SSL (SASL over TLS)."""
     sasl_mechanism: str
@@ -122,11 +132,13 @@ class ClientOptions(TypedDict, total=False):
     parameters of OAUTHBEARER.
     """
     sasl_oauth_token_provider: Any
-    """Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token()."""
+    """Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token(). It takes
+    precedence over sasl.oauthbearer.token.endpoint.url.
+    """
     sasl_plain_username: str | None
-    """User name for PLAIN and SCRAM."""
+    """User name for PLAIN and SCRAM; ignored if sasl.jaas.config is set."""
     sasl_plain_password: str | None
-    """Password for PLAIN and SCRAM."""
+    """Password for PLAIN and SCRAM; ignored if sasl.jaas.config is set."""
     sasl_tokenauth: bool
     """Whether user name and password for SCRAM are the id and the HMAC (base64) of a delegation token. The same as
     tokenauth="true" in a JAAS line.

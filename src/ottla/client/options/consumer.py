@@ -18,7 +18,8 @@ class ConsumerOptions(ClientOptions, total=False):
     group_remote_assignor: str | None
     """Server-side assignor for group.protocol=consumer; None: the broker's default."""
     group_instance_id: str | None
-    """Id of a static member, which may restart within session.timeout.ms without a rebalance."""
+    """Id of a static member, which may restart within the session timeout without a rebalance; None: a dynamic member.
+    """
     key_deserializer: Any
     """Converts keys from bytes: a callable or a Deserializer; None: keys stay bytes."""
     value_deserializer: Any
@@ -36,7 +37,7 @@ class ConsumerOptions(ClientOptions, total=False):
     first record of the last hour).
     """
     enable_auto_commit: bool
-    """Commit offsets automatically, in poll() and close()."""
+    """Commit offsets automatically, in poll() and close(). Without group.id it is off."""
     auto_commit_interval_ms: int
     """Interval in milliseconds between automatic commits."""
     max_poll_records: int
@@ -46,7 +47,9 @@ class ConsumerOptions(ClientOptions, total=False):
     session_timeout_ms: int
     """Time in milliseconds without a heartbeat after which the broker removes the member from a classic group."""
     heartbeat_interval_ms: int
-    """Interval in milliseconds between heartbeats; at most a third of session.timeout.ms is recommended."""
+    """Interval in milliseconds between heartbeats to a classic group; at most a third of session.timeout.ms is
+    recommended.
+    """
     partition_assignment_strategy: str | Sequence[Any]
     """Assignors of a classic group, in order of preference: names or classes."""
     isolation_level: str
@@ -58,7 +61,7 @@ class ConsumerOptions(ClientOptions, total=False):
     check_crcs: bool
     """Verify the checksum of each batch."""
     client_rack: str
-    """The consumer's rack or availability zone, to fetch from the nearest replica."""
+    """The consumer's rack or availability zone, to fetch from the nearest replica; empty: from the leader."""
     exclude_internal_topics: bool
     """Whether a subscription by pattern leaves out internal topics."""
     default_api_timeout_ms: int
@@ -68,7 +71,7 @@ class ConsumerOptions(ClientOptions, total=False):
     enable_incremental_fetch_sessions: bool
     """Option of kafka-python: use fetch sessions (KIP-227); otherwise every request names every partition."""
     consumer_timeout_ms: float
-    """Option of kafka-python: end an iteration after this time in milliseconds without a record."""
+    """Option of kafka-python: end an iteration after this time in milliseconds without a record; inf: never."""
     enable_metrics_push: bool
     """Push metrics to the cluster if it has a subscription for them (KIP-714)."""
     interceptor_classes: str | Sequence[Any]

@@ -29,12 +29,15 @@ class ProducerOptions(ClientOptions, total=False):
     """Acknowledgements to wait for: 0 (none), 1 (the leader), or all or -1 (every in-sync replica)."""
     enable_idempotence: bool
     """Prevent duplicates and reordering when batches are retried. Requires acks=all, retries above 0, and
-    max.in.flight.requests.per.connection of at most 5.
+    max.in.flight.requests.per.connection of at most 5. With other values it is turned off; if it or transactional.id is
+    set, that is an error.
     """
     transactional_id: str | None
     """Id of the producer for transactions. Use the same id after a restart; None: no transactions."""
     transaction_timeout_ms: int
-    """Time in milliseconds after which the coordinator aborts an open transaction."""
+    """Time in milliseconds after which the coordinator aborts an open transaction. Cannot be set with
+    transaction.two.phase.commit.enable.
+    """
     transaction_two_phase_commit_enable: bool
     """Begin transactions without a timeout, whose outcome an external coordinator decides (KIP-939)."""
     compression_type: str | None
@@ -42,25 +45,25 @@ class ProducerOptions(ClientOptions, total=False):
     compression_gzip_level: int
     """Compression level of gzip, 1 to 9; -1: the codec's default."""
     compression_lz4_level: int
-    """Compression level of lz4, 1 to 17; the default is the fast compressor, as in Kafka."""
+    """Compression level of lz4, 1 to 17; not set: the fast compressor, as in Kafka."""
     compression_zstd_level: int
-    """Compression level of zstd, up to 22."""
+    """Compression level of zstd, -131072 to 22."""
     compression_level: int | None
     """Compression level of whichever codec is used; takes precedence over the codec's own config."""
     batch_size: int
     """Maximum size in bytes of a batch, before compression; a larger record gets a separate batch. 0: no batching."""
     linger_ms: float
-    """Time in milliseconds that a batch waits for more records. More: larger batches, higher latency."""
+    """Maximum time in milliseconds that a batch waits for more records. More: larger batches, higher latency."""
     buffer_memory: int
     """Maximum memory in bytes of records that wait to be sent; beyond it send() blocks."""
     max_block_ms: int
     """Maximum time in milliseconds that send() waits for metadata and memory, and methods of transactions for the
-    brokers.
+    brokers. block.on.buffer.full and metadata.fetch.timeout.ms take precedence.
     """
     block_on_buffer_full: bool
     """Deprecated since Kafka 0.9: true lets send() block without a limit."""
     metadata_fetch_timeout_ms: int | None
-    """Older name of max.block.ms, from Kafka before 0.11."""
+    """Older name of max.block.ms, from Kafka before 0.11; it takes precedence."""
     timeout_ms: int | None
     """Option of Kafka before 0.11: maximum time in milliseconds that a leader waits for replicas; by default
     request.timeout.ms.
@@ -72,19 +75,23 @@ class ProducerOptions(ClientOptions, total=False):
     retries: int
     """Maximum number of retries of a batch; delivery.timeout.ms usually ends them earlier."""
     delivery_timeout_ms: int
-    """Maximum time in milliseconds between send() and the acknowledgement or failure of a record."""
+    """Maximum time in milliseconds between send() and the acknowledgement or failure of a record; at least linger.ms +
+    request.timeout.ms.
+    """
     partitioner: Any
     """Chooses the partition: default, sticky, roundrobin or random, the name of Java's class for one of them, a
     callable, an object with a method partition(), or the dotted name of either.
     """
     partitioner_class: Any
-    """Kafka's name for partitioner; the names of Java's classes are accepted."""
+    """Kafka's name for partitioner, over which it takes precedence; the names of Java's classes are accepted."""
     partitioner_ignore_keys: bool
     """Distribute records with keys as if they had none."""
     partitioner_adaptive_partitioning_enable: bool
     """Send fewer records without keys to slow partitions."""
     partitioner_availability_timeout_ms: int
-    """Time in milliseconds after which a broker that accepts no batches gets no records without keys; 0: disabled."""
+    """Time in milliseconds after which a broker that accepts no batches gets no records without keys; 0: disabled.
+    Requires partitioner.adaptive.partitioning.enable.
+    """
     interceptor_classes: str | Sequence[Any]
     """Interceptors, as classes or objects, in the order in which they are called."""
     enable_metrics_push: bool

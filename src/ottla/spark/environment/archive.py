@@ -86,9 +86,9 @@ def _check_left_out(without: frozenset[str], more: list[str]) -> None:
 
 
 def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]:
-    """Return the packages in `more`, and all installed distributions that they or Ottla's extras for Spark depend on,
-    directly or indirectly. Those in `without`, and those that Spark brings, are left out; so are dependencies that only
-    they have.
+    """Return the packages in `more`, and all installed distributions that they or Ottla's extras for Spark require,
+    directly or indirectly, by name. Packages in `without` and packages of Spark are left out, and so are packages that
+    only these require.
     """
     for name in more:
         try:

@@ -25,7 +25,9 @@ RUNNING, ENDED, FAILED = "running", "ended", "failed"
 
 @dataclass
 class QueryHistory:
-    """The history of one query: totals, and the last micro-batches. `milliseconds` is the duration of all of them."""
+    """The history of one query: totals, and the last micro-batches. `milliseconds` is the total duration of all
+    micro-batches.
+    """
 
     query_id: str
     name: str
@@ -36,7 +38,7 @@ class QueryHistory:
     milliseconds: int = 0
     durations_ms: dict[str, int] = field(default_factory=dict)
     most_behind: dict[str, int] = field(default_factory=dict)
-    """The largest number of unread offsets of each topic so far."""
+    """The largest number of unread offsets at the end of a micro-batch so far, by topic."""
     recent: deque[MicroBatch] = field(default_factory=lambda: deque(maxlen=MOST_BATCHES))
 
     @property
@@ -51,12 +53,12 @@ class QueryHistory:
 
     @property
     def behind(self) -> Mapping[str, int]:
-        """The number of unread offsets of each topic at the last micro-batch."""
+        """The number of unread offsets after the last micro-batch, by topic; empty before the first."""
         return {t: sum(p.values()) for t, p in self.last.behind.items()} if self.last else {}
 
     @property
     def state(self) -> State | None:
-        """The state of the query's stateful operators at the last micro-batch; None if there is none."""
+        """The state of the query's stateful operators after the last micro-batch; None if the query has none."""
         return self.last.state if self.last else None
 
     def add(self, batch: MicroBatch) -> None:
@@ -104,7 +106,7 @@ class QueryHistory:
 class Histories:
     """The histories of a session's queries, the oldest first. Thread-safe.
 
-    Beyond MOST_QUERIES, a new query replaces the oldest one that has ended or, if all run, the oldest one.
+    Beyond MOST_QUERIES, a new query replaces the oldest one that no longer runs or, if all run, the oldest one.
     """
 
     def __init__(self) -> None:
@@ -123,7 +125,9 @@ class Histories:
             self._query(batch.query_id, batch.name).add(batch)
 
     def ended(self, query_id: str, error: str | None) -> None:
-        """Record that a query has failed with `error`, or was stopped if that is None. Unknown queries are ignored."""
+        """Record that a query has failed with `error`, or ended without one if that is None. Unknown queries are
+        ignored.
+        """
         with self._changed:
             if query_id in self._queries:
                 query = self._queries[query_id]
@@ -143,7 +147,7 @@ class Histories:
 
     @contextmanager
     def reading(self) -> Iterator[list[QueryHistory]]:
-        """Context manager: return the histories. They do not change within the block."""
+        """Context manager: yield the histories. They do not change within the block."""
         with self._changed:
             yield list(self._queries.values())
 

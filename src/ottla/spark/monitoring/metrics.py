@@ -46,7 +46,9 @@ QUERY_METRICS: Final = (
         _of_last_batch(lambda b: b.input_rows_per_second),
     ),
     QueryMetric(
-        "processed-rows-rate", "The number of rows processed per second.", _of_last_batch(lambda b: b.rows_per_second)
+        "processed-rows-rate",
+        "The number of rows processed per second in the last micro-batch.",
+        _of_last_batch(lambda b: b.rows_per_second),
     ),
     QueryMetric(
         "offsets-behind-latest",

@@ -185,13 +185,14 @@ OPTIONS = (
         "both",
         "Maximum time in milliseconds for which a task waits for the next record before it fails.",
     ),
-    OptionRow("fetchOffset.numRetries", "3", "both", "Number of retries after a failed lookup of offsets."),
+    OptionRow(
+        "fetchOffset.numRetries", "3", "both", "Number of retries after a failed lookup of partitions or offsets."
+    ),
     OptionRow("fetchOffset.retryIntervalMs", "10", "both", "Time in milliseconds before each retry."),
 )
 """The options of reads, except those that begin with kafka., which are passed to the consumer."""
 
-# Options of the connector for features that this source lacks. They are accepted, so that a job only has to change the
-# format.
+# Options of Spark, and one of the connector for a feature that this source lacks. They are accepted without a warning.
 _WITHOUT_EFFECT = (
     "kafka.consumer.cache.capacity",
     "checkpointLocation",

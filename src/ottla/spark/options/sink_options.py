@@ -37,7 +37,7 @@ SINK_OPTIONS: Final = (
         "transactionalIdPrefix",
         "ottla-sink",
         "both",
-        "The prefix of transactional ids and of the consumer groups with markers.",
+        "The prefix of transactional ids, and of the consumer groups whose offsets mark the written micro-batches.",
     ),
     OptionRow(
         "topic.creation.default.*",
@@ -62,8 +62,8 @@ IDEMPOTENCE: Final = "kafka.enable.idempotence"
 CREATION: Final = "topic.creation.default."
 """The prefix of options with which a missing topic is created."""
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""The maximum timeout that brokers accept by default, because a transaction is open as long as its task computes
-rows.
+"""The default of kafka.transaction.timeout.ms: the maximum that brokers accept by default, because a transaction is
+open as long as its task computes rows.
 """
 
 

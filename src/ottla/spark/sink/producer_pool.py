@@ -76,8 +76,8 @@ class ProducerPool:
 
     @contextmanager
     def clients(self, options: Options, connection: Options) -> Iterator[TaskClients]:
-        """Context manager: return clients with these options, which no other task uses until the context exits. They
-        are closed if the block raises.
+        """Context manager: yield clients with these options, which no other task uses until the context exits. They are
+        closed if the block raises; otherwise a later task can use them.
         """
         key = tuple(sorted(options.items()))
         clients = self._take(key) or _start(options, connection)

@@ -1,8 +1,8 @@
 """The topic sink, `format("ottla")`: one Kafka transaction per task and micro-batch.
 
 The transactional id consists of transactionalIdPrefix, the query, the topic (if the option topic is set) and the
-partition. The marker is an offset of a consumer group of the same name, committed in the transaction, with the id of
-the micro-batch. `writer` describes how this makes writes exactly once.
+partition. The marker is a committed offset of the consumer group with the same name: the id of the micro-batch is
+committed as the offset, in the transaction. `writer` describes how this makes writes exactly once.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ class TopicSink:
         return KafkaAdminClient(self.options.connection)
 
     def _marker(self, admin: KafkaAdminClient, group: str) -> Marker | None:
-        """Return the marker in a consumer group: the last committed micro-batch. Return None if there is none. Raises
-        IllegalStateError if the offsets of the group are not markers.
+        """Return the marker that is the committed offset of a consumer group: the last micro-batch written. Return None
+        if there is none. Raises IllegalStateError if the offsets of the group are not markers.
         """
         # Stable: the commit of an earlier attempt may not be applied yet.
         committed = admin.list_consumer_group_offsets(group, require_stable=True)

@@ -72,7 +72,7 @@ class Written(WriterCommitMessage):
 
 
 class StaleTask(NamedTuple):
-    """Rows of a micro-batch that were written by tasks that no longer exist."""
+    """Rows of a micro-batch that were written by tasks that have no rows when it runs again."""
 
     rows: int
     tasks: list[int]
@@ -243,7 +243,7 @@ def recognized(task: Task, before: Marker, rows: int, other_name: str) -> Writte
             f" {other_name}"
         )
     log.info(
-        "Micro-batch %d of query %s, partition %d: an earlier attempt has already written its %d rows",
+        "Micro-batch %d of query %s, partition %d: not writing %d rows, because an earlier attempt has written them",
         task.batch_id,
         task.query,
         task.partition,

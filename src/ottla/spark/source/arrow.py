@@ -74,7 +74,7 @@ COLUMNS: Final[dict[str, Column]] = {
 
 
 def column_names(include_headers: bool) -> tuple[str, ...]:
-    """Return the default columns."""
+    """Return the names of all columns, headers only if `include_headers` is true."""
     return tuple(name for name in COLUMNS if include_headers or name != "headers")
 
 
