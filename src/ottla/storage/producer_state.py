@@ -135,8 +135,8 @@ def marker_record(kind: int, coordinator_epoch: int) -> tuple[bytes, bytes]:
 class VerificationGuard:
     """Represents the verification of a transaction by its coordinator.
 
-    It becomes invalid when the next batch or marker of its producer is appended, or if it is unused for long (see
-    `ProducerStates.remove_expired`).
+    It becomes invalid when the next batch or marker of its producer is appended, when a guard for a newer epoch is
+    created, or if it is unused for long (see `ProducerStates.remove_expired`).
     """
 
     __slots__ = ("epoch", "unused")
