@@ -74,8 +74,8 @@ COPIED_BYTES: Final = 24 * 1024
 than the system calls and packets of a sendfile for each.
 """
 COPIED_AT_ONCE: Final = 256 * 1024
-"""Maximum total size in bytes of the file ranges that are read and sent together. `socket.send.buffer.bytes` is 100 KiB by default,
-which the kernel doubles.
+"""Maximum total size in bytes of the file ranges that are read and sent together. `socket.send.buffer.bytes` is 100 KiB
+by default, which the kernel doubles.
 """
 PROBED_SECONDS: Final = 0.1
 """Time in seconds for which bytes that were found in the page cache are assumed to stay there."""

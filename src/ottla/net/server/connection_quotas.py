@@ -129,7 +129,7 @@ class ConnectionQuotas:
         self._waiting.pop(waiter, None)
 
     def enter(self, listener: str, ip: str) -> str | None:
-        """Count a new connection. Return None if it is accepted, or the name of the limit of its IP address that rejects it.
+        """Count a new connection. Return None if it is accepted, or the name of the limit that rejects it.
 
         A rejected connection is counted only in the rates of the broker and the listener.
         """
