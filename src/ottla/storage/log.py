@@ -63,7 +63,7 @@ log = logging.getLogger("ottla.storage")
 WARM_SEGMENTS = 4
 """Maximum number of closed segments per log whose files stay open between reads."""
 REPLAY_BYTES = 1024 * 1024
-"""Number of bytes per read when a log is replayed."""
+"""Maximum number of bytes per read when a log is replayed, unless a single batch is larger."""
 
 
 class Appended(NamedTuple):
@@ -95,7 +95,9 @@ class LogListener(Protocol):
         """Called when the log has rolled a new segment. The closed one should be flushed in a worker thread."""
 
     def on_written(self, nbytes: int) -> None:
-        """Called when queued writes of `nbytes` in total are complete, so that `written_end_offset` has advanced."""
+        """Called when queued writes of `nbytes` in total are complete. `written_end_offset` has advanced, unless an
+        earlier write has failed.
+        """
 
     def on_write_failed(self, error: errors.KafkaStorageError, retry: Callable[[], None]) -> None:
         """Called when a queued write has failed. `retry` queues it again."""
@@ -444,8 +446,7 @@ class Log:
         return segment
 
     def _on_indexes_written(self, segment: Segment, *, is_changed: bool) -> None:
-        """If the indexes of a segment have changed, have the next flush wait for them, even if the records are flushed.
-        """
+        """If a segment's indexes have changed, have the next flush wait for them, even if its records are flushed."""
         with self._flush_lock:
             if is_changed and segment not in self._unflushed_indexes:
                 self._unflushed_indexes = (*self._unflushed_indexes, segment)

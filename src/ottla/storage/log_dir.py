@@ -49,7 +49,7 @@ FUTURE_SUFFIX = "-future"
 MAX_DIRECTORY_NAME = 255
 CLUSTER_METADATA = "__cluster_metadata"
 PROGRESS_SECONDS = 2.0
-"""Interval in seconds of log lines about the progress of loading."""
+"""Minimum time in seconds between two log lines about the progress of loading."""
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 T = TypeVar("T")
@@ -130,7 +130,8 @@ class LogDir:
     ) -> LogDir:
         """Open a log directory: create it if it is missing, lock it, and check its owner.
 
-        Raises StartupError if it cannot be used, or belongs to another broker or cluster.
+        `cluster_id`: None for the one in meta.properties, or a new one if it has none. Raises StartupError if the
+        directory cannot be used, or belongs to another broker or cluster.
         """
         log_dir = cls(Path(path).absolute(), clock=clock, producer_expiration_ms=producer_expiration_ms, writer=writer)
         log_dir._make()

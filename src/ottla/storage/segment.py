@@ -122,8 +122,7 @@ class Segment:
     # Opening and closing
 
     def create(self, now_ms: int) -> None:
-        """Create the `.log` and index files of an empty segment, or empty existing ones. It is then ready for appends.
-        """
+        """Create the `.log` and index files of an empty segment, or empty existing ones. Appends are possible then."""
         self._file = LogFile(self.path(LOG_SUFFIX), create=True)
         self._file.truncate(0)
         self.created_ms = now_ms

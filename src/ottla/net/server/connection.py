@@ -34,7 +34,9 @@ log.addFilter(RateLimitFilter())
 
 Buffer = bytes | bytearray | memoryview
 SLOW_REQUEST_SECONDS = 10.0
-"""Maximum time in seconds for a large request to arrive while other connections wait for its memory."""
+"""Time in seconds after which a peer that has not completed a large request is disconnected, if other connections wait
+for memory.
+"""
 USER = "user"
 """The key of the user's name in a connection's state; absent before authentication."""
 BY_TOKEN = "by token"
@@ -57,8 +59,8 @@ noticed.
 RECEIVES: Final = 16
 """Maximum number of calls of recv before other connections have their turn: about a MiB of a large request."""
 TURN_SECONDS: Final = 0.00025
-"""Time in seconds after which a connection that has sent several requests ahead gives others their turn, and for which
-a response waits for those to the requests behind it.
+"""Time in seconds after which a connection that has sent several requests ahead gives others their turn, and the
+maximum time that a response waits for those to the requests behind it.
 """
 HELD_BYTES: Final = 4096
 """Maximum size in bytes of a response that waits for others."""

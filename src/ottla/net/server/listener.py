@@ -197,8 +197,9 @@ class Listener:
         if not self._admission.has_descriptors(self.name, sock.fileno()):
             self.counts.rejected += 1
             log.warning(
-                "Rejected connection from %s: the remaining file descriptors are reserved for log segments; raise the "
-                "limit (ulimit -n)",
+                "Listener %s: rejected a connection from %s: the remaining file descriptors are reserved for log "
+                "segments; raise the limit (ulimit -n)",
+                self.name,
                 ip,
             )
             sock.close()
