@@ -176,16 +176,19 @@ class BatchBuilder:
     ) -> bool:
         """Append a record with an offset that need not follow directly on the last one, as in compacted logs.
 
-        The caller passes increasing offsets. Return False if the record does not fit. Raises ValueError if the offset
-        is below the batch's first one.
+        Return False if the record does not fit. Raises ValueError if the offset is not above the last one, or is below
+        the batch's first one.
         """
-        if offset < self.base_offset:
-            raise ValueError(f"offset {offset} lies before the batch's first, {self.base_offset}")
         last_delta = self.last_delta
-        self.last_delta = max(offset - self.base_offset - 1, last_delta)
-        fits = self.append(timestamp, key, value, headers)
-        if not fits:
-            self.last_delta = last_delta
+        if offset <= self.base_offset + last_delta:
+            raise ValueError(f"offset {offset} cannot follow in a batch that begins at {self.base_offset}")
+        self.last_delta = offset - self.base_offset - 1
+        fits = False
+        try:
+            fits = self.append(timestamp, key, value, headers)
+        finally:
+            if not fits:
+                self.last_delta = last_delta
         return fits
 
     def _append(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, tail: bytes) -> bool:

@@ -26,9 +26,9 @@ ROWS_PER_BATCH: Final = 1000
 def up_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> memoryview:
     """Convert the messages of formats 0 and 1, from before 0.11, in fetched bytes to v2 batches.
 
-    Only messages before the first v2 batch are converted. The batches before a malformed message are returned without
-    the bytes from that message on; if there are none, the error is raised. `max_bytes` limits the decompressed size of
-    one message.
+    Only messages before the first v2 batch are converted. If a message is malformed, or its offset is not above the
+    last one, the batches before it are returned, without the bytes from that message on; if there are none, the error
+    is raised. `max_bytes` limits the decompressed size of one message.
     """
     if data.nbytes <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC:
         return data
@@ -52,6 +52,8 @@ def _readable(data: memoryview, max_bytes: int) -> tuple[list[Record], bool]:
     rows: list[Record] = []
     try:
         for row in legacy_message_set.records(data, max_bytes):
+            if rows:
+                legacy_message_set.check_follows(row.offset, rows[-1].offset)
             rows.append(row)  # keep the rows before an error
     except KafkaError:
         if not rows:

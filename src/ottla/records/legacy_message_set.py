@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -172,6 +173,12 @@ def records(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) ->
 # Conversion to and from v2
 
 
+def check_follows(offset: int, last: int) -> None:
+    """Raise CorruptMessageError if the offset of a message is not above that of the message before it."""
+    if offset <= last:
+        raise errors.CorruptMessageError(f"the message at offset {offset} follows the one at offset {last}")
+
+
 def to_batches(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> bytearray:
     """Convert a producer's message set to one v2 batch. The set has one compressed message, or only plain messages.
 
@@ -248,8 +255,13 @@ def _opened(outer: LegacyMessage, max_bytes: int) -> list[LegacyMessage]:
 
 
 def in_place(buf: Buffer) -> bytearray:
-    """Convert one message of a log, with the messages inside it, to an uncompressed v2 batch at the same offsets."""
+    """Convert one message of a log, with the messages inside it, to an uncompressed v2 batch at the same offsets.
+
+    Raises like `open_message`, and CorruptMessageError if the offsets do not increase.
+    """
     opened = [m for outer in messages(buf) for m in open_message(outer)]
+    for last, m in pairwise(opened):
+        check_follows(m.offset, last.offset)
     builder = _builder(opened, NONE, opened[0].offset)
     for m in opened:
         fits = builder.append_at(m.offset, m.timestamp, m.key, m.value, [])

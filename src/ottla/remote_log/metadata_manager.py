@@ -26,7 +26,7 @@ from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.replication.partition import Partition
 
 log = logging.getLogger("ottla.remote_log")
-reads_log = log.getChild("metadata")
+reads_log = logging.getLogger("ottla.remote_log.metadata")
 reads_log.addFilter(RateLimitFilter())  # a leader that cannot be reached is tried again and again
 
 RETRY_SECONDS: Final = (0.05, 1.0)
@@ -114,13 +114,11 @@ class RemoteLogMetadataManager:
 
     # This broker's replicas
 
-    def assign(self, partition: RemotePartition) -> RemotePartitionMetadataStore:
-        """Return the store of a partition of which this broker has a replica; it is filled in the background."""
-        store = self._stores.get(partition)
-        if store is None:
+    def assign(self, partition: RemotePartition) -> None:
+        """Add the store of a partition of which this broker has a replica; it is filled in the background."""
+        if partition not in self._stores:
             store = self._stores[partition] = RemotePartitionMetadataStore(partition)
             self._place(store)
-        return store
 
     def _place(self, store: RemotePartitionMetadataStore) -> None:
         count = self._topic.partition_count

@@ -43,7 +43,7 @@ from ottla.storage.retention import local_retention_offset
 from ottla.storage.segment import SNAPSHOT_SUFFIX, file_name
 
 log = logging.getLogger("ottla.remote_log")
-reads_log = log.getChild("reads")
+reads_log = logging.getLogger("ottla.remote_log.reads")
 reads_log.addFilter(RateLimitFilter())  # while remote storage is down, each fetch of each consumer fails
 
 CLOSE_SECONDS: Final = 5.0

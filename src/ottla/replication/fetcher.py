@@ -1,9 +1,9 @@
 """Fetches the partitions that other brokers lead, in up to `num.replica.fetchers` tasks per leader.
 
-The leader may hold a request back until it has new records. If a partition is added meanwhile, the fetcher abandons the
-request: it sends a new one over its other connection at once, and drops the late response. It has only two connections,
-so it does not do this again until the leader has answered the abandoned request. When a response arrives, each
-partition is checked again, because it may have another leader by then.
+The leader may hold a request back until it has new records. If another partition can be fetched meanwhile, the fetcher
+abandons the request: it sends a new one over its other connection at once, and drops the late response. It has only
+two connections, so it does not do this again until the leader has answered the abandoned request. When a response
+arrives, each partition is checked again, because it may have another leader by then.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class ReplicaFetcher:
         return follower.partition.throttled_follower and self._own_id not in follower.partition.image.isr
 
     async def _fetch(self, positions: dict[TopicPartition, FetchPosition]) -> FetchResponse | None:
-        """Send a fetch request, and return the response; None if the request was abandoned for an added partition."""
+        """Send a fetch request, and return the response; None if the request was abandoned for another partition."""
         options = self._options
         terms = FetchLimits(
             max_wait_ms=options.wait_max_ms,

@@ -80,7 +80,9 @@ class Follower:
         return not self.awaits_image and not self.awaits_disk and not self.awaits_remote
 
     def fetch_position(self) -> FetchPosition:
-        """Return the position of the next fetch: the log's end and start offsets, and the epochs that identify them."""
+        """Return the position of the next fetch: the log's start and end offset, the leader epoch that this broker
+        follows, and the leader epoch of its last record.
+        """
         partition, log, last = self.partition, self.partition.log, self._place
         if (
             last
@@ -100,7 +102,8 @@ class Follower:
     def apply(self, data: PartitionData) -> NextStep:
         """Apply the leader's response to a fetch at `fetch_position`, and return the next step.
 
-        Raises KafkaError if the fetch has to be retried, and OSError if the log cannot be truncated.
+        Raises the KafkaError of another error code or of a failed append, InvalidRecordError if there is nothing to
+        truncate, and OSError if the log cannot be truncated.
         """
         if data.error_code == errors.OffsetOutOfRangeError.code:
             return NextStep.LIST_OFFSETS
@@ -191,7 +194,13 @@ class Follower:
     def _truncate_to(self, offset: int) -> None:
         log = self.partition.log
         level = logging.WARNING if offset < log.high_watermark else logging.INFO
-        logger.log(level, "Truncating %s to offset %d (high watermark %d)", self.tp, offset, log.high_watermark)
+        logger.log(
+            level,
+            "Truncating %s to offset %d to match its leader (high watermark %d)",
+            self.tp,
+            offset,
+            log.high_watermark,
+        )
         log.truncate_to(offset)
         self.has_truncated = True
 

@@ -197,8 +197,8 @@ class LeaderState:
     def expanded_isr(self, replica: Replica, high_watermark: int) -> tuple[int, ...] | None:
         """Return the ISR with `replica` added.
 
-        Return None if it has not reached the high watermark and the start of the leader epoch, is already in the ISR,
-        or an update is pending.
+        Return None if it has not reached the high watermark or the start of the leader epoch, is already in the ISR, or
+        an update is pending.
         """
         if self.pending_isr is not None or replica.id in self.image.isr:
             return None

@@ -55,7 +55,8 @@ async def submit_until_settled(
 ) -> PartitionImage | None:
     """Submit the pending ISR, again and again, until it is written, rejected, superseded or no longer pending.
 
-    Return the new state; None if the update was not written. If the controller rejects it, clear the pending ISR.
+    Return the new state; None if the update was rejected, superseded or is no longer pending. If the controller rejects
+    it, clear the pending ISR.
     """
     image, epochs = leader_state.image, leader_state.broker_epochs(isr)
     while leader_state.pending_isr is isr:

@@ -1,8 +1,8 @@
 """Moving a replica to another log directory of its broker while it is in use (KIP-113).
 
 The log is copied to a second log, in a directory whose name ends in `-future`. When the copy has caught up, it replaces
-the first log between two appends. After a crash before that, the first log is unchanged, and the unfinished copy is
-deleted at the next start. Copying alternates with requests, a chunk at a time. Not thread-safe: event loop only.
+the first log between two appends. After a crash before that, the first log is still in use, and the unfinished copy
+is deleted at the next start. Copying alternates with requests, a chunk at a time. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.storage.log_dir import LogDir
 log = logging.getLogger("ottla.replication")
 
 CHUNK_BYTES = 1024 * 1024
-"""Maximum number of bytes that are copied at a time, which takes about a millisecond."""
+"""Maximum number of bytes that are copied at a time, which takes about a millisecond. A single batch may be larger."""
 
 
 class LogDirMove:
@@ -116,7 +116,7 @@ class LogDirMove:
         partition.replace_log(self.target.adopt_future(future))
         self._future = None
         self.source.delete(current.topic_partition)
-        log.info("Moved %s from %s to %s", partition.topic_partition, self.source.path, self.target.path)
+        log.info("Moved %s from log directory %s to %s", partition.topic_partition, self.source.path, self.target.path)
 
 
 def _start(future: Log, current: Log, offset: int) -> None:

@@ -35,7 +35,7 @@ from ottla.storage.log import Appended, Log
 from ottla.storage.validation import Prepared
 
 logger = logging.getLogger("ottla.replication")
-full_log = logger.getChild("full")
+full_log = logging.getLogger("ottla.replication.full")
 limit_repeated_errors(full_log)  # every retry of a producer fails in the same way
 
 ALL_REPLICAS = -1
@@ -112,7 +112,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """The offset after the last record that a consumer may read."""
+        """The offset up to which consumers may read, except with isolation level read_committed."""
         return self.log.high_watermark
 
     def is_older(self, image: PartitionImage) -> bool:
@@ -260,10 +260,10 @@ class Partition:
             if len(self.image.isr) > 1:
                 self.fail(error)
             else:
-                full_log.warning("Cannot append to %s: %s", self.topic_partition, error)
+                full_log.warning("Cannot append to %s; rejecting the batch: %s", self.topic_partition, error)
             raise
         except ResourcesExhaustedError as error:
-            full_log.warning("Cannot append to %s: %s", self.topic_partition, error)
+            full_log.warning("Cannot append to %s; rejecting the batch: %s", self.topic_partition, error)
             raise
         nbytes = len(data.data if isinstance(data, Prepared) else data)
         stats = self.topic_stats
@@ -367,7 +367,7 @@ class Partition:
         self._append_waiters.pop(waiter, None)
 
     def wake_followers(self) -> None:
-        """Answer the pending fetches of followers now."""
+        """Call the waiters for appends, such as the pending fetches of followers, so that they respond now."""
         _wake(self._append_waiters, 0)
 
     def _on_new_state(self) -> None:
@@ -434,7 +434,7 @@ class Partition:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Take the partition out of service until a restart, because its disk has failed or is full.
+        """Take the partition out of service until a restart, for example because its disk has failed or is full.
 
         There is no retry: after a failed fsync it is unknown which pages are lost, and a second fsync may succeed
         nevertheless.

@@ -37,7 +37,7 @@ KINDS = ("leader", "follower")
 """The prefixes of `*.replication.throttled.replicas`."""
 
 MAX_PREFERRED_DIRS: Final = 10_000
-"""Maximum number of replicas without a log for which a chosen log directory is kept; the oldest are dropped first."""
+"""Maximum number of replicas without a log whose chosen log directory is remembered; the oldest are dropped first."""
 
 NO_DIRS: Final[Mapping[str, str]] = MappingProxyType({})
 CREATIONS_AT_ONCE: Final = 20
@@ -533,13 +533,15 @@ class Partitions:
             self._followers.remove(tp)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Close a partition, and delete its log. Called only if the controller has the replica stopped."""
+        """Close a partition, and delete its log. Called only when the controller requests to delete the replica."""
         self._close_partition(tp)
         for directory in self._log_dirs:
             try:
                 directory.delete(tp)
             except errors.KafkaStorageError as error:
-                log.error("Cannot delete the log of %s: %s", tp, error)  # the log directory is out of service
+                log.error(
+                    "Cannot delete the log of %s; its files stay: %s", tp, error
+                )  # the log directory is out of service
 
     def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
         self._mark_stray_copies(tp)

@@ -51,8 +51,8 @@ class RejectedBatches:
     def add(self, tp: TopicPartition, header: BatchHeader, error: KafkaError) -> None:
         """Record that a batch was rejected with `error`.
 
-        Ignored are batches without producer id or sequence or of an earlier producer epoch, errors that are not
-        retriable, and CORRUPT_MESSAGE, because the producer id and sequence of such a batch may be wrong.
+        Batches without a producer id or sequence, or of an earlier producer epoch, are ignored. So are errors that are
+        not retriable, and CORRUPT_MESSAGE, because the producer id and sequence of such a batch may be wrong.
         """
         if not header.has_producer_id or header.base_sequence == NO_SEQUENCE:
             return

@@ -27,8 +27,8 @@ EARLIEST_LOCAL_TIMESTAMP: Final = -4
 class LeaderLocalStart(NamedTuple):
     """The start of a leader's local log.
 
-    `epoch_before`: the leader epoch of the record before `offset`. `log_start_offset`: the start of the leader's whole
-    log, including remote storage.
+    `offset`: the first offset on the leader's disk. `epoch_before`: the leader epoch of the record before it.
+    `log_start_offset`: the start of the leader's whole log, including remote storage.
     """
 
     offset: int
@@ -40,7 +40,9 @@ class AuxiliaryState(Protocol):
     """Builds the state of followers from remote storage. Implemented by `AuxiliaryStateBuilder`."""
 
     async def build(self, partition: Partition, leader: LeaderLocalStart) -> None:
-        """Restart the log of a follower at the start of its leader's local log, or later. Raises KafkaError."""
+        """Restart the log of a follower at the start of its leader's local log, or later. Raises KafkaError or
+        OSError.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""Counters of records and requests per topic. Kafka's `BrokerTopicStats`.
+"""Counters of records, bytes, requests and errors per topic. Kafka's `BrokerTopicStats`.
 
 They are incremented on the event loop without a lock, and read when metrics are scraped. Counters never decrease. Those
 of a deleted topic stay in the broker's sums.

@@ -17,6 +17,7 @@ from ottla.broker.embedded import Broker
 from ottla.model import TopicPartition
 from ottla_console.cluster.directories import largest_topics
 from ottla_console.pages import messages
+from ottla_console.pages.record_view import shown_records
 
 
 def produce(broker: Broker, topic: str, *values: bytes | None) -> None:
@@ -130,7 +131,7 @@ def test_time_limit_between_two_reads_is_reported_on_a_page_that_is_sorted(
     console: ConsoleBrowser, ottla_broker: Broker, ottla_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(ottla_broker, ottla_topic, *(b"needle" if i % 10 == 0 else b"hay" for i in range(120)))
-    now, shown_records = [0.0], messages.shown_records
+    now = [0.0]
 
     async def slow_records(*args: Any) -> Any:
         now[0] += 1.0

@@ -71,6 +71,29 @@ async def test_expiry_of_a_member_is_retried_after_a_failed_append() -> None:
     runtime.close()
 
 
+async def test_timers_of_a_group_fire_again_after_an_unexpected_error(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.join("m")
+    runtime = runtime_of(world)
+    for record in world.log:
+        runtime.replay(record.key, record.value)
+    attempts = list[Group]()
+
+    def fail(group: Group) -> CoordinatorResult:
+        attempts.append(group)
+        raise RuntimeError("a bug")
+
+    runtime.groups.expire = fail  # type: ignore[method-assign]
+    runtime.on_loaded(0)
+    world.clock.advance(100_000)
+    for expected in (1, 1, 2):
+        runtime._deadlines.expire()
+        assert len(attempts) == expected
+        world.clock.advance(300)
+    assert "Unexpected error in a timer of group" in caplog.text
+    runtime.close()
+
+
 @pytest.mark.parametrize("version", [3, 4], ids=["waits for the other members", "gets its member id"])
 @pytest.mark.parametrize("group", [ConsumerGroup("g"), StreamsGroup("g")], ids=["consumer", "streams"])
 async def test_empty_group_that_a_classic_member_joins_stays_after_a_failed_append(group: Group, version: int) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.errors import CorruptMessageError
 from ottla.records import legacy_message_set
 from ottla.records.builder import BatchBuilder
 from ottla.records.conversion import down_converted, up_converted
@@ -24,3 +27,19 @@ def test_up_conversion_preserves_log_append_time() -> None:
         (2, 100, 1),
         (3, 200, 1),
     ]
+
+
+@pytest.mark.parametrize("offset", [3, 4])
+def test_up_conversion_ends_before_a_message_whose_offset_does_not_increase(offset: int) -> None:
+    old = b"".join(legacy_message_set.encode(o, 77, None, b"v", 1) for o in (3, 4, offset, 6))
+    assert [r.offset for r in records(up_converted(memoryview(old)))] == [3, 4]
+
+
+def test_compressed_message_whose_offsets_do_not_increase_is_corrupt() -> None:
+    builder = BatchBuilder(bytearray(1000))
+    for _ in range(3):
+        assert builder.append(5, None, b"v")
+    packed = records(builder.close())
+    outer = legacy_message_set.encode_set([r._replace(offset=o) for r, o in zip(packed, (0, 2, 2), strict=True)], 1, 1)
+    with pytest.raises(CorruptMessageError, match="the message at offset 2 follows the one at offset 2"):
+        legacy_message_set.in_place(outer)

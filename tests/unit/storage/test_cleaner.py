@@ -13,8 +13,9 @@ from ottla.config.topic import LogConfig
 from ottla.errors import CorruptMessageError, KafkaStorageError
 from ottla.model import TopicPartition
 from ottla.records import compression
+from ottla.records.batch import read_header
 from ottla.records.decoder import decode_records
-from ottla.storage.compaction import cleanable, cleaner
+from ottla.storage.compaction import cleanable, cleaner, copier
 from ottla.storage.compaction.cleaner import run_steps
 from ottla.storage.compaction.offset_map import BYTES_PER_KEY, OffsetMap
 from ottla.storage.log import Log
@@ -358,3 +359,11 @@ def test_compaction_of_a_damaged_log_raises_corrupt_message_error(log: Log) -> N
     with pytest.raises(CorruptMessageError):
         cleaner.clean(log, 0)
     assert not list(log.dir.glob("*.cleaned"))
+
+
+def test_compaction_of_a_batch_with_repeated_offsets_raises_corrupt_message_error() -> None:
+    data = batch(b"a", b"b")
+    header = read_header(data)
+    records = decode_records(data, 0, header)
+    with pytest.raises(CorruptMessageError, match="the batch at offset 0 is damaged: offset 0 cannot follow"):
+        copier._rewrite(header, [records[0], records[0]], None)

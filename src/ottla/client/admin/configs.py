@@ -124,7 +124,7 @@ INHERITED: Final = (
     ConfigSource.STATIC_BROKER_CONFIG,
     ConfigSource.DEFAULT_CONFIG,
 )
-"""The sources of inherited values, as far as they can be told without the resource."""
+"""The sources of inherited values, if the resource is unknown."""
 FILTERS: Final[dict[str, Callable[[ConfigEntry], bool]]] = {
     "all": lambda entry: True,
     "modified": lambda entry: entry.is_modified,

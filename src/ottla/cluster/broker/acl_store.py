@@ -158,7 +158,7 @@ class AclStore:
                 try:
                     await self._change(pattern, changed)
                 except KafkaError as error:
-                    log.warning("Cannot change the ACLs at %s: %s", znodes.acls(pattern), error)
+                    log.warning("Cannot change the ACLs at %s; the request fails: %s", znodes.acls(pattern), error)
                     return removed, error
             return removed, None
 

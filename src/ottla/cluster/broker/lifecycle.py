@@ -46,8 +46,8 @@ RETRY_SECONDS: Final = 0.1
 
 
 class BrokerLifecycle:
-    """The metadata cache, the controller, and the connections to the other brokers. Not thread-safe: event loop
-    only.
+    """Registers this broker, takes part in controller elections, and leaves the cluster. Its parts are the metadata
+    cache, the controller and the connections to the other brokers. Not thread-safe: event loop only.
     """
 
     def __init__(

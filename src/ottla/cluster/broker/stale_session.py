@@ -25,7 +25,9 @@ NAME: Final = "zookeeper-session"
 
 
 class StaleSessionCleaner:
-    """Reads and writes the session file in one log directory. Not thread-safe: event loop only."""
+    """Ends the session of an earlier run, and keeps the session file in one log directory. Not thread-safe: event loop
+    only.
+    """
 
     def __init__(self, directory: Path, store: ZooKeeperMetadataStore) -> None:
         self._path = directory / NAME

@@ -1,4 +1,4 @@
-"""Committed offsets in the metadata store, in `/consumers/G/offsets/T/P`, as consumers before Kafka 0.8.2 keep them."""
+"""Committed offsets in the metadata store, in `/consumers/G/offsets/T/P`, as consumers of Kafka 0.8 keep them."""
 
 from __future__ import annotations
 

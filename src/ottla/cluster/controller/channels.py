@@ -197,7 +197,7 @@ class _Channel:
         self._sent: ClusterImage | None = None
         self._send_all = True
         self._number = -1
-        """The number of the image that was sent last (see `MetadataCache.number`)."""
+        """The number of the image that was sent last (see `MetadataCache.number`); -1 before the first one."""
         self._sent_changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
         self.changed = asyncio.Event()

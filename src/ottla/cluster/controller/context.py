@@ -131,7 +131,7 @@ class ControllerContext:
         return done
 
     def candidates(self, image: ClusterImage, tp: TopicPartition) -> Candidates:
-        """Return the brokers that may lead a partition: those that are alive and whose replica is not offline."""
+        """Return the candidates of an election: the live brokers that have not reported their replica as offline."""
         alive: Collection[int] = image.brokers.keys()
         if self.offline_replicas:
             alive = {broker for broker in alive if tp not in self.offline_replicas.get(broker, ())}

@@ -69,7 +69,9 @@ class Controller:
         The election of all partitions of one change counts once.
         """
         self.unclean_elections = 0
-        """The number of unclean leader elections that topic configs have allowed; records may be lost in them."""
+        """The number of elections of an out-of-sync leader, which topic configs allowed or an administrator requested;
+        records may be lost in them.
+        """
 
     @property
     def image(self) -> ClusterImage:

@@ -1,7 +1,8 @@
 """The election of the controller: the first broker to create `/controller` is the controller until its session ends.
 
-The winner increments `/controller_epoch` in the same transaction. Every write of a controller checks that epoch
-(`ControllerTerm.fencing_check`), so a former controller that continues after a pause cannot change anything.
+The winner increments `/controller_epoch` in the same transaction. When a controller changes topics, partitions or
+features, the write checks that epoch (`ControllerTerm.fencing_check`), so a former controller that continues after a
+pause cannot change them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class ControllerTerm(NamedTuple):
     """The version of the znode with the epoch."""
 
     def fencing_check(self) -> Check:
-        """Return the check that every write of this term has to start with. It fails if the term has ended."""
+        """Return the check with which `write_fenced` starts each transaction. It fails if the term has ended."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 

@@ -25,7 +25,9 @@ class Reason(Enum):
     BROKERS = "brokers or disks changed"
     """Brokers have registered or left, replicas are offline, or configs may now allow an unclean election."""
     UNCLEAN = "unclean election requested"
-    """Like BROKERS, but an out-of-sync replica may become the leader if no in-sync one is alive."""
+    """Like BROKERS, but an out-of-sync replica may become the leader if no in-sync one is alive, even if the topic's
+    configs do not allow it.
+    """
     PREFERRED = "preferred leader"
     """The preferred replica should become the leader."""
     SHUTDOWN = "controlled shutdown"

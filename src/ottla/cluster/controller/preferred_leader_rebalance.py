@@ -28,7 +28,9 @@ INITIAL_DELAY_SECONDS: Final = 5.0
 
 
 class PreferredLeaderRebalance:
-    """Checks the balance while this broker is the controller. Not thread-safe: event loop only."""
+    """Elects preferred leaders from time to time, while this broker is the controller. Not thread-safe: event loop
+    only.
+    """
 
     def __init__(self, controller: Controller, interval_seconds: float, percentage: int) -> None:
         self._controller = controller

@@ -30,7 +30,7 @@ def log_state_changes(before: ClusterImage, states: Mapping[TopicPartition, Part
         leaderless = sum(p.leader == NO_LEADER for _, _, p in changed[MAX_LINES:])
         log.log(
             logging.ERROR if leaderless else logging.INFO,
-            "Changed leader or ISR of %d more partitions, %d of them without a leader (%s); DEBUG logs each",
+            "Changed leader or ISR of %d more partitions, %d of them without a leader (%s); DEBUG lists them",
             len(changed) - MAX_LINES,
             leaderless,
             reason,

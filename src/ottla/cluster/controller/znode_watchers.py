@@ -73,7 +73,7 @@ class ZNodeChangeHandlers:
         metadata_cache.on_change(self._on_change)
 
     def start(self) -> None:
-        """Read everything, and read it again whenever something changes.
+        """Read the watched znodes, and read them again whenever one changes.
 
         Called each time this broker is elected as controller.
         """

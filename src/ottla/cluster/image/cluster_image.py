@@ -29,7 +29,7 @@ class PartitionImage:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     state_version: int = 0
-    """The version of the partition's state znode, which is incremented by every change of leader or ISR.
+    """The version of the partition's state znode, which every write increments, such as a change of leader or ISR.
 
     Kafka's partition epoch.
     """
@@ -41,7 +41,7 @@ class PartitionImage:
     """Offline replicas of live brokers, such as those on failed log directories (KIP-112). Not part of the state znode.
     """
     modified: int = field(default=0, compare=False)
-    """The zxid of the last write of the state znode, if this state was read from the store; 0 if unknown."""
+    """The zxid of the last write of the state znode at the time when it was read from ZooKeeper; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class BrokerImage:
     epoch: int = -1
     """The broker epoch: `ZNode.created` of its registration, in ZooKeeper its zxid (KIP-380); -1 if unknown."""
     log_dirs: tuple[str, ...] = ()
-    """Its log directories. Only the controller's image has them."""
+    """Its log directories. In the image of a broker that is not the controller, only that broker has them."""
     cordoned_log_dirs: tuple[str, ...] = ()
-    """Its log directories in `cordoned.log.dirs` of its config file. Only the controller's image has them."""
+    """Its log directories in `cordoned.log.dirs` of its config file. They are in the same images as `log_dirs`."""
 
     def node(self, listener: str) -> Node:
-        """Return the broker's address on the listener with this name; on its first listener if there is no such one."""
+        """Return the broker's address on the listener with this name; on its first listener if it has no such one."""
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return Node(self.id, endpoint.host, endpoint.port, self.rack)

@@ -35,7 +35,7 @@ class MetadataCache:
         self._listeners.append(listener)
 
     async def update(self, decide: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Replace the image with the one that `decide` returns for the current one; the same one changes nothing.
+        """Replace the image with the one that `decide` returns for the current one, unless it is the same object.
 
         Return when all listeners have handled it. Cancelling the caller does not stop the update. Raises the error of
         `decide`.

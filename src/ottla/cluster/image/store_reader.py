@@ -1,6 +1,6 @@
 """Reading the metadata store: brokers, topics, configs, features, requests and the cluster id.
 
-Also writes registrations as bytes, and creates persistent znodes. Not thread-safe: event loop only.
+Also encodes registrations, and creates persistent znodes. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ class ChangeListener:
             log.warning("Cannot read changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
         except Exception:
-            log.exception("Unexpected error while reading changes of %s; not retrying", self._subject)
+            log.exception(
+                "Unexpected error while reading changes of %s; not retrying before the next change", self._subject
+            )
 
 
 class ChangeNotifications:

@@ -218,7 +218,8 @@ class SqliteMetadataStore:
                 await self._end_own_session()
             except KafkaError as error:
                 log.error(
-                    "Cannot delete the ephemeral znodes of this broker; the next start will delete them: %s", error
+                    "Cannot delete the ephemeral znodes of this broker; the next broker that starts deletes them: %s",
+                    error,
                 )
             self._writer.shutdown(wait=True)
             self._writer = None

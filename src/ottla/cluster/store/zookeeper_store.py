@@ -59,7 +59,9 @@ REPORT_SECONDS: Final = 30.0
 CONNECTED_CHECK_SECONDS: Final = 0.005
 """Interval in seconds at which a starting broker checks whether it is connected."""
 RETRY_SECONDS: Final = 0.05
-"""Delay in seconds before a call is repeated, or kazoo connects again, after the connection was lost."""
+"""Delay in seconds before a call is repeated after the connection was lost, and kazoo's first delay before it connects
+again, which grows up to a second.
+"""
 
 
 @contextmanager
@@ -81,7 +83,9 @@ class Security(NamedTuple):
     trust_store: str | None = None
     checks_hostname: bool = True
     set_acl: bool = False
-    """Whether znodes are created with ACLs so that only their creator may change them (`zookeeper.set.acl`)."""
+    """Whether znodes, except those below `/consumers`, are created with ACLs so that only their creator may change them
+    (`zookeeper.set.acl`).
+    """
 
     def options(self) -> dict[str, Any]:
         if not self.tls:

@@ -111,7 +111,9 @@ class GroupRuntime(CoordinatorRuntime):
         try:
             committed = self._append(group_id, result.records)
         except errors.KafkaError as error:
-            log.warning("Cannot write records of group %s to __consumer_offsets: %s", group_id, error)
+            log.warning(
+                "Cannot write records of group %s to __consumer_offsets; its requests fail: %s", group_id, error
+            )
             self._respond(result, to_client_error(error))
             if result.replaced is not None:
                 new = self.groups.by_id[group_id]
@@ -312,12 +314,14 @@ class GroupRuntime(CoordinatorRuntime):
     def _execute_safely(self, group_id: str, decide: Callable[[], CoordinatorResult]) -> None:
         """Execute what a timer decides for a group.
 
-        Errors are logged, so that a bug in one group does not stop the timers of others.
+        Errors are logged, so that a bug in one group does not stop the timers of others. The timers of the group fire
+        again after RETRY_SECONDS.
         """
         try:
             self.execute(group_id, decide())
         except Exception:
-            log.exception("Unexpected error in a timer of group %s", group_id)
+            log.exception("Unexpected error in a timer of group %s; other groups are not affected", group_id)
+            self._schedule(group_id, self._clock.monotonic() + RETRY_SECONDS)
 
     def _expire_offsets(self) -> None:
         before = self.stats.offset_tombstones

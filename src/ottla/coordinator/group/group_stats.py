@@ -49,8 +49,8 @@ class GroupStats:
         self.rebalances = {group_type: RebalanceStats() for group_type in REBALANCE_RECORDS.values()}
         """The rebalances by group type."""
         self.by_group: dict[str, int] = {}
-        """The number of rebalances of each group since this broker coordinates it. Groups without rebalances are left
-        out.
+        """The number of rebalances of each group since this broker became its coordinator. Groups without rebalances
+        are left out.
         """
         self._generations: dict[str, int] = {}
         """The last generation of classic groups."""

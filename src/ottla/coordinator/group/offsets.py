@@ -39,7 +39,7 @@ class Offsets:
         self.pending = PendingOffsets()
 
     def check_commit(self, group_id: str, committer: Committer, version: int) -> None:
-        """Raise an error if these offsets cannot be committed.
+        """Raise an error if this client may not commit offsets of the group.
 
         Side effect: if the group does not exist, creates an empty classic group for a simple consumer (one that assigns
         partitions itself).

@@ -1,7 +1,7 @@
 """The runtime of all coordinators: log, shards, start and close, replay, deadlines. Kafka's `CoordinatorRuntime`.
 
 The state in memory is the result of replaying the log. The records that a request handler returns are appended first,
-then replayed, and the responses are sent when the append is committed. Classic groups are an exception: they change
+then applied, and the responses are sent when the append is committed. Classic groups are an exception: they change
 before their records are appended.
 """
 

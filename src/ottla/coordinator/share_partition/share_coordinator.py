@@ -143,4 +143,6 @@ class ShareCoordinator(CoordinatorRuntime):
             try:
                 self._log.append(str(key), records.tombstones(key))
             except errors.KafkaError as error:
-                log.error("Cannot remove the state of share partition %s of a deleted topic: %s", key, error)
+                log.error(
+                    "Cannot remove the state of share partition %s of a deleted topic; its record stays: %s", key, error
+                )

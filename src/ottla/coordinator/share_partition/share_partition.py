@@ -97,8 +97,8 @@ class AcknowledgedRange(NamedTuple):
 class SharePartition:
     """A share partition.
 
-    Methods that change the states of records, except `acquire`, return the offsets of those whose state has to be
-    written.
+    Methods that change the states of records, except `acquire` and `restore`, return the offsets of those whose state
+    has to be written.
     """
 
     start: int

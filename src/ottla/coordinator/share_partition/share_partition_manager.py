@@ -65,7 +65,7 @@ class SharePartitionManager:
         self.configs = GroupConfigs(SHARE, config, image)
 
     def close(self) -> None:
-        """Stop the timers and the writes; what is not written yet is delivered again."""
+        """Stop the timers and the writes. Records whose states are not written yet may be delivered again."""
         self._lock_timeouts.close()
         for task in (*self._loading.values(), *(led.writer for led in self._loaded.values() if led.writer is not None)):
             task.cancel()
@@ -152,7 +152,7 @@ class SharePartitionManager:
         del self._loading[key]
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            log.warning("Cannot read the state of share partition %s: %s", key, error)
+            log.warning("Cannot read the state of share partition %s; clients have to retry: %s", key, error)
 
     async def _write_all(self, key: ShareKey, led: LoadedPartition) -> None:
         try:
@@ -170,7 +170,7 @@ class SharePartitionManager:
     def _on_failed_write(
         self, key: ShareKey, led: LoadedPartition, future: asyncio.Future[None], error: errors.KafkaError
     ) -> None:
-        log.warning("Cannot write the state of share partition %s: %s", key, error)
+        log.warning("Cannot write the state of share partition %s; records may be delivered again: %s", key, error)
         is_fenced = isinstance(error, FENCED)
         if is_fenced and self._loaded.get(key) is led:
             self._drop(key)

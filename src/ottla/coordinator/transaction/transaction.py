@@ -5,7 +5,8 @@
                       └──abort, timeout, a newer producer──▶ PrepareAbort ──markers──▶ CompleteAbort ──▶ Ongoing, Empty
 
 A transaction is immutable: each change creates the next one, which is valid once it is in the log. PrepareEpochFence
-has a number in Kafka's table but is never written to a log; a producer is fenced by the transition to PrepareAbort.
+has a number in Kafka's table but is never written to a log; the producer of an open transaction is fenced by the
+transition to PrepareAbort.
 """
 
 from __future__ import annotations
@@ -98,8 +99,8 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER_ID
     """The producer id after this transaction if the epochs of the current one are exhausted, or NO_PRODUCER_ID."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The producer epoch before the last change of the epoch, by which InitProducerId recognises a repeated request. It
-    is not in the log.
+    """The producer epoch before the last change of the epoch, by which InitProducerId recognises a repeated request;
+    -1 if unknown, or if the last InitProducerId named no epoch. It is not in the log.
     """
     version: int = CLASSIC
     """The transaction version of the last request."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.errors import CorruptMessageError
 from ottla.records import any_magic, legacy_message_set
 from ottla.records.batch import CODEC_MASK, HEADER_BYTES, LOG_OVERHEAD, MAGIC, BatchHeader, write_header
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
@@ -292,7 +293,10 @@ def _rewrite(header: BatchHeader, records: list[Record], horizon: int | None) ->
         bytearray(HEADER_BYTES + size), header.codec, base_offset=header.base_offset, delete_horizon_ms=horizon
     )
     for record in records:
-        fits = builder.append_at(record.offset, record.timestamp, record.key, record.value, record.headers)
+        try:
+            fits = builder.append_at(record.offset, record.timestamp, record.key, record.value, record.headers)
+        except ValueError as error:  # offsets that do not increase
+            raise CorruptMessageError(f"the batch at offset {header.base_offset} is damaged: {error}") from None
         assert fits, "the buffer was made large enough"
     return builder.close(
         header.producer_id,

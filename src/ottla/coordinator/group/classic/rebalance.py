@@ -63,8 +63,9 @@ class ClassicRebalance:
     def try_complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Complete the rebalance if all members have joined or its deadline has passed.
 
-        With `group.initial.rebalance.delay.ms`, the first rebalance of an empty group always waits for its deadline,
-        which new members extend. Members that have not joined are removed, except static ones.
+        With `group.initial.rebalance.delay.ms`, the first rebalance of an empty group waits for its deadline even if
+        all members have joined, and new members extend it. Members that have not joined are removed, except static
+        ones.
         """
         now = self._clock.monotonic()
         if group.initial:

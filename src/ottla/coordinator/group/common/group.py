@@ -65,7 +65,7 @@ class Group(Protocol):
         ...
 
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
-        """Raise an error if these offsets cannot be committed.
+        """Raise an error if this client may not commit offsets.
 
         `version`: the version of the OffsetCommit request. `now`: in seconds of the clock's `monotonic`.
         """

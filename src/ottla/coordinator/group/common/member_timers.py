@@ -42,7 +42,7 @@ def next_timeout(timers: Mapping[str, Timers]) -> float:
 
 
 class TimedGroups(ModernGroups):
-    """Base of consumer and streams groups: handles the timers of members."""
+    """Base of the request handlers of consumer and streams groups: keeps the timers of members."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

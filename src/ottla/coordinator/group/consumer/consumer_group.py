@@ -38,7 +38,7 @@ class ConsumerGroupState(StrEnum):
 class ResolvedRegex:
     """The topics that matched a regular expression when it was resolved.
 
-    `version`: a number that changes with the matching topics; 0 if they were not filtered by visibility.
+    `version`: a number that changes with the matching topics; 0 if members may describe all topics.
     `timestamp_ms`: time of the resolution in ms since 1970.
     """
 
@@ -157,7 +157,10 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
         _check_epoch(member, committer.epoch, transactional=committer.transactional)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise an error if a member may not read offsets. Clients that are not members may."""
+        """Raise an error if the client names an unknown member, or not the member's epoch.
+
+        Clients that are not members may read offsets.
+        """
         if member_id is None and epoch < 0:
             return
         _check_epoch(self.member_of(member_id or "", None), epoch)

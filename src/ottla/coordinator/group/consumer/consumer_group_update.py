@@ -76,7 +76,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         return self._hash() != self.group.metadata_hash
 
     def refresh_regex(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
-        """Resolve the regular expression of one member, if members may see different topics.
+        """Resolve the regular expression of one member, for brokers with an authorizer.
 
         Return whether the subscribed topics have changed since the group epoch was last bumped.
 

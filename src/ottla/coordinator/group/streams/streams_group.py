@@ -229,7 +229,10 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return received is not None and received <= epoch
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raise an error if a member may not read offsets; clients outside the group may."""
+        """Raise an error if the client names an unknown member, or not the member's epoch.
+
+        Clients that are not members may read offsets.
+        """
         if member_id is None and epoch < 0:
             return
         member = self.member(member_id or "")
