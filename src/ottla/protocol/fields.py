@@ -59,7 +59,7 @@ class Field:
         self.ignorable = ignorable
         self.tag = tag
         self.element = element
-        """The Struct class or the Field of an array's items, or the class of a structure."""
+        """The Struct class or the Field of an array's items, or the class of a structure; None for other types."""
         self.name = ""
 
     def in_version(self, version: int) -> bool:

@@ -45,7 +45,8 @@ _MARKER_VALUE = Struct(">hi")
 class AppendedBatch(NamedTuple):
     """A batch of a producer in the log.
 
-    `offset_delta`: last minus first offset. `timestamp`: the batch's highest one.
+    `offset_delta`: last minus first offset. `timestamp`: the batch's highest one, or that of a later marker if the
+    batch was loaded from a snapshot.
     """
 
     first_sequence: int

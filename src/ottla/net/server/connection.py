@@ -38,7 +38,7 @@ SLOW_REQUEST_SECONDS = 10.0
 for memory.
 """
 USER = "user"
-"""The key of the user's name in a connection's state; absent before authentication."""
+"""The key of the user's name in a connection's state; absent while the client is not authenticated."""
 BY_TOKEN = "by token"
 """The key in a connection's state that is true if the client has authenticated with a delegation token."""
 TLS_HELLO = 0x1603

@@ -39,7 +39,7 @@ It yields functions that may wait for the disk. A worker has to call them, and t
 generator. The generator returns whether the work was completed.
 """
 CopySegments = Callable[[CopyPlan, Spend], CopiedSegments]
-"""Copies the records of a plan, and returns when the new segments are on disk."""
+"""A function that copies the records of a plan, and returns when the new segments are on disk."""
 
 
 def run_steps(steps: Steps) -> bool:
