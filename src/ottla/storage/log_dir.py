@@ -544,9 +544,9 @@ class LogDir:
         )
 
     def finish_cleaning(self, cleaning: CleanerPass) -> Steps:
-        """Install the segments of a pass, and store its end offset.
+        """Return the steps that install the segments of a pass and store its end offset.
 
-        The steps return False if the pass has compacted nothing, or the log has changed meanwhile.
+        Their result is False if the pass has compacted nothing, or the log has changed meanwhile.
         """
         tp = cleaning.log.topic_partition
         try:

@@ -115,8 +115,8 @@ class Channel:
         return self._socket is not None and self.error is None
 
     async def connect(self) -> None:
-        """Connect. Raises BrokerConnectionError, whose text has the address and the reason, and its subclass
-        SslAuthenticationError if the TLS handshake fails permanently.
+        """Connect. Raises BrokerConnectionError, whose text has the address and the reason; if the TLS handshake fails
+        permanently, its subclass SslAuthenticationError.
         """
         limit = self.options.connect_timeout
         try:
