@@ -121,7 +121,7 @@ APIS: Final = (
     Api(91, "AlterShareGroupOffsets", 0),
     Api(92, "DeleteShareGroupOffsets", 0),
 )
-"""Every declared API, by its number."""
+"""Every declared API, in the order of their numbers."""
 
 NOT_DECLARED: Final[Mapping[int, str]] = {
     52: "Vote",

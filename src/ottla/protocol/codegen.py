@@ -17,22 +17,22 @@ from ottla.protocol import wire
 from ottla.protocol.fields import Declared
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
-"""Decodes a message. Called with (buffer, position, end), it returns (instance, next position)."""
+"""A function that decodes a message: called with (buffer, position, end), it returns (instance, next position)."""
 SlicedDecoder = Callable[[memoryview, int, int, int], Generator[None, None, tuple[Any, int]]]
-"""Like a `Decoder`, but a generator that lets other tasks run between slices. Its last argument is the maximum number
-of items in all arrays of the message.
+"""Like a `Decoder`, but a generator function that lets other tasks run between slices. Its last argument is the maximum
+number of items in all arrays of the message.
 """
 SlicedEncoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], Generator[None, None, None]]
-"""Like an `Encoder`, but a generator that lets other tasks run between slices."""
+"""Like an `Encoder`, but a generator function that lets other tasks run between slices."""
 Encoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], None]
-"""Encodes a message. Called with (instance, out, cuts), it appends to `out`.
+"""A function that encodes a message: called with (instance, out, cuts), it appends to `out`.
 
 If `cuts` is not None, `records` fields are not copied to `out`, but appended to `cuts` with their positions in `out`.
 """
 
 
 SLICE_ITEMS = 256
-"""Number of items after which a sliced codec lets other tasks run, which take less than a millisecond to process."""
+"""Number of items after which a sliced codec lets other tasks run. They take less than a millisecond to process."""
 MAX_STRING_BYTES = 32767
 """Maximum size of a string in bytes, as in Kafka. The varint lengths of flexible versions could be larger."""
 

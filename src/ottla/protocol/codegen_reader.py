@@ -195,7 +195,7 @@ def make_decoder(cls: type[Declared], version: int) -> Decoder:
 
 
 def make_sliced_decoder(cls: type[Declared], version: int) -> SlicedDecoder:
-    """Return the generator that decodes this version of a message; it counts the items of all arrays."""
+    """Return the generator function that decodes this version of a message, and limits the items of all arrays."""
     decoder: SlicedDecoder = _source(Reader(cls, version, sliced=True)).compile("def codec(buf, pos, end, left):")
     return decoder
 

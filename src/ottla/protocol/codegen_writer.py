@@ -203,7 +203,7 @@ def make_encoder(cls: type[Declared], version: int) -> Encoder:
 
 
 def make_sliced_encoder(cls: type[Declared], version: int) -> SlicedEncoder:
-    """Return the generator that encodes this version of a message."""
+    """Return the generator function that encodes this version of a message."""
     encoder: SlicedEncoder = _source(EncoderWriter(cls, version, sliced=True)).compile("def codec(o, out, cuts):")
     return encoder
 

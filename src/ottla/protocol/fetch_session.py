@@ -24,7 +24,7 @@ BY_NAME: Final = 12
 BY_ID: Final = 18
 FULL: Final = 0
 FINAL: Final = -1
-"""Epochs of requests: the first one begins a session; the second one ends it, or fetches without a session."""
+"""Session epochs of requests: FULL begins a session; FINAL ends it, or fetches without a session."""
 NO_SESSION: Final = 0
 NO_ID: Final = UUID(int=0)
 

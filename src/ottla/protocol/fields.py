@@ -5,10 +5,10 @@
         partitions: list[int] = f.array(f.int32(), "0+")
 
 `versions` are the versions of the message that have the field: "3+", "0-12", "4". `nullable` are the versions in which
-it may be None. `default` is the value of a field that was not set or not sent: zero or empty by default. If the field
-has another value, encoding a version without the field fails, unless the field is `ignorable`. `tag` makes it a tagged
-field in every version that has it (KIP-482): it is sent only when it differs from its default, except that a nullable
-structure is always sent.
+it may be None. `default` is the value of a field that was not set or not sent: zero or empty by default, None for
+`records`. If the field has another value, encoding a version without the field fails, unless the field is `ignorable`
+or the message is a response. `tag` makes it a tagged field in every version that has it (KIP-482): it is sent only when
+it differs from its default, except that a nullable structure is always sent.
 
 A structure in a tagged field is None when it was not sent.
 """
@@ -59,7 +59,7 @@ class Field:
         self.ignorable = ignorable
         self.tag = tag
         self.element = element
-        """The Struct class or the Field of an array's items, or the class of a structure."""
+        """The Struct class or the Field of an array's items, or the class of a structure; None for other types."""
         self.name = ""
 
     def in_version(self, version: int) -> bool:

@@ -73,12 +73,14 @@ class FrameReader:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes of an unfinished frame that have been received, including those of its size."""
+        """The number of bytes of an unfinished frame that have been received, including those of the size before it."""
         return self._end - self._start
 
     @property
     def missing(self) -> int:
-        """The number of bytes that an unfinished frame still needs; those of its size if that is incomplete."""
+        """The number of bytes that an unfinished frame still needs; if the size before it is incomplete, those that the
+        size needs.
+        """
         return 4 + self._size() - self.waiting if self.waiting >= 4 else 4 - self.waiting
 
     def _size(self) -> int:

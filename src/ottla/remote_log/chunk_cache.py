@@ -43,7 +43,7 @@ class Chunk(NamedTuple):
 
 
 class ChunkCache:
-    """Chunks up to a total size in bytes."""
+    """Chunks in memory, up to a total size in bytes. The least recently used ones are dropped first."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -74,7 +74,10 @@ class ChunkCache:
 
 
 class ChunkReader:
-    """Reads objects in remote storage, whole or in chunks, through caches. It limits pending downloads."""
+    """Reads objects in remote storage, whole or in chunks, through caches.
+
+    At most `max_pending` downloads are in progress or waiting at the same time.
+    """
 
     def __init__(
         self,

@@ -31,7 +31,10 @@ CONSUMER: Final = -1
 
 
 class RemoteLogMetadataTopic:
-    """Access to the topic. Not thread-safe: event loop only."""
+    """Appends to the topic and reads it, on this broker or by requests to the broker that leads a partition.
+
+    Not thread-safe: event loop only.
+    """
 
     def __init__(
         self,

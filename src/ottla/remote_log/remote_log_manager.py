@@ -52,7 +52,7 @@ WARN_EVERY: Final = 10
 """If a task fails repeatedly, one in this many failures is logged as a warning, the others as debug messages."""
 NOTHING: Final = RemoteRead(memoryview(b""), [])
 TopicExists = Callable[[str, UUID], Awaitable[bool]]
-"""Returns whether a topic with this name and id is in the metadata store."""
+"""An async function that returns whether a topic with this name and id is in the metadata store."""
 
 
 class _LeaderTask(NamedTuple):
@@ -223,7 +223,12 @@ class RemoteLogManager:
                 await self._run_once(partition, epoch)
                 failures = 0
             except NotLeaderOrFollowerError as error:
-                log.info("Stopped copying segments of %s to remote storage: %s", partition.topic_partition, error)
+                log.info(
+                    "Copying segments of %s to remote storage was interrupted; retrying if this broker still leads the "
+                    "partition: %s",
+                    partition.topic_partition,
+                    error,
+                )
             except KafkaError as error:
                 level = logging.DEBUG if failures % WARN_EVERY else logging.WARNING
                 log.log(
@@ -398,7 +403,10 @@ class RemoteLogManager:
         except KafkaError as error:
             stats.remote_fetch_errors += 1
             reads_log.warning(
-                "Cannot read offset %d of %s from remote storage: %s", offset, partition.topic_partition, error
+                "Cannot read offset %d of %s from remote storage; the fetch fails with this error: %s",
+                offset,
+                partition.topic_partition,
+                error,
             )
             raise
         if result is not None:

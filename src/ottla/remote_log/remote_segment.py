@@ -216,9 +216,9 @@ class RemoteSegment:
         return entries_in(await self._chunks.read_whole(name), name)
 
     async def leader_epochs(self) -> bytes:
-        """Return the leader epoch checkpoint of the log up to the segment's end."""
+        """Return the content of the leader epoch checkpoint that covers the log up to the segment's end."""
         return await self._chunks.read_whole(object_name(self.metadata, RemoteFile.LEADER_EPOCHS))
 
     async def producer_snapshot(self) -> bytes:
-        """Return the producers' state at the segment's end."""
+        """Return the content of the producer snapshot at the segment's end."""
         return await self._chunks.read_whole(object_name(self.metadata, RemoteFile.PRODUCER_SNAPSHOT))

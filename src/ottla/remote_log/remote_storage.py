@@ -44,14 +44,14 @@ RETRIES: Final = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 """Retries within a request. Failed copies are repeated by their task, and reads by their client."""
 PART_BYTES: Final = 8 * 1024 * 1024
 PARTS_AT_ONCE: Final = 2
-"""Number of parts of a segment, of PART_BYTES each, that are uploaded at the same time.
+"""Maximum number of parts of a segment, of PART_BYTES each, that are uploaded at the same time.
 
 Each part is read from the segment's file when it is uploaded, so that large segments do not fill the memory.
 """
 
 
 class RemoteStorageError(KafkaStorageError):
-    """Remote storage cannot be reached, or has failed. Clients repeat the request."""
+    """Remote storage cannot be reached or has failed, or an object in it is damaged. Clients repeat the request."""
 
 
 class RemoteObjectMissingError(RemoteStorageError):

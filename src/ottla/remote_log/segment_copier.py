@@ -73,7 +73,7 @@ def copy_candidates(partition_log: Log) -> list[CopyCandidate]:
 
 
 class SegmentCopier:
-    """Copies segments, a bounded number at the same time. Not thread-safe: event loop only."""
+    """Copies segments, at the same time as many as `executor` has threads. Not thread-safe: event loop only."""
 
     def __init__(
         self,

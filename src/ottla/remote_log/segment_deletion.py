@@ -30,7 +30,7 @@ MAX_ABANDONED: Final = 1000
 
 
 class SegmentDeleter:
-    """Deletes segments, a bounded number at the same time. Not thread-safe: event loop only."""
+    """Deletes segments, at the same time as many as `executor` has threads. Not thread-safe: event loop only."""
 
     def __init__(
         self,

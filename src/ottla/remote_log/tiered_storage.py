@@ -35,7 +35,7 @@ class TieredStorage:
         topic_exists: TopicExists,
         storage: RemoteStorage | None = None,
     ) -> None:
-        """`create_topic`: creates `__remote_log_metadata`. `storage`: instead of the one in rsm.config.url."""
+        """`create_topic`: creates `__remote_log_metadata`. `storage`: None for the one in rsm.config.url."""
         initial = config()
         self._config = config
         if storage is None:

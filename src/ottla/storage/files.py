@@ -72,7 +72,7 @@ def disk_space(path: str | Path) -> DiskSpace:
 
 
 class LogFile:
-    """An open file.
+    """An open file, which is read and written at given positions.
 
     It is closed when its last reference is dropped, so a slice that is being sent can be read even if its segment is
     deleted meanwhile.

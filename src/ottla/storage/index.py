@@ -3,7 +3,7 @@
 - `.index`: 8 bytes per entry: a batch's last offset relative to the base offset, and its position in the `.log`.
 - `.timeindex`: 12 bytes per entry: the highest timestamp so far, and the relative offset of its batch.
 
-The entries of an active segment are in memory, and are written when the segment is closed. That is safe, because an
+The entries of an active segment are in memory, and are written when its files are closed. That is safe, because an
 active segment is checked after a crash and its indexes are rebuilt. (Kafka maps the files instead, so the entries of an
 active segment are followed by zeros; such files can be read.) The entries of a closed segment are read from the file
 when needed. Not thread-safe: event loop only, except `sync` and `is_unflushed`.
@@ -46,9 +46,9 @@ class Index:
         self.max_entries = max(max_bytes // self.ENTRY.size, 1)
         self.entries = 0
         self._data: bytearray | None = None
-        """The entries of a writable index; None if it is read-only."""
+        """The entries of a writable index; None if it is read-only or closed."""
         self._file: LogFile | None = None
-        """The file of a read-only index."""
+        """The file of a read-only index; None if it is writable or closed, or the file is missing."""
         self._last_block: tuple[int, bytes] = NO_BLOCK
         """The block of a read-only index in which the last search ended: number of its first entry, and bytes."""
         self._unwritten = False

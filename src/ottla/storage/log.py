@@ -3,8 +3,9 @@
 Invariant: recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The partition
 that owns the log sets the high watermark. If the topic is tiered (KIP-405), the log start offset may be below the first
 segment: the records between them are only in remote storage. While writes are queued (see `append_writer`), the log can
-be read, flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except `flush`, which
-a worker may run while the event loop appends.
+be read, flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except `flush`,
+`sync_tiered_state` and the functions returned by `begin_deletion` and `begin_lower_checkpoint`, which workers run, and
+`written_end_offset`.
 """
 
 from __future__ import annotations
@@ -62,14 +63,15 @@ log = logging.getLogger("ottla.storage")
 WARM_SEGMENTS = 4
 """Maximum number of closed segments per log whose files stay open between reads."""
 REPLAY_BYTES = 1024 * 1024
-"""Number of bytes per read when a log is replayed."""
+"""Maximum number of bytes per read when a log is replayed, unless a single batch is larger."""
 
 
 class Appended(NamedTuple):
     """The result of an append.
 
-    `append_time_ms`: -1 if the topic uses CreateTime, or for a follower's append; for a duplicate, the highest
-    timestamp of the batch in the log. `duplicate`: whether the batch was already in the log.
+    `append_time_ms`: the time of the append if the topic uses LogAppendTime; -1 if it uses CreateTime, or for a
+    follower's append; for a duplicate, the highest timestamp of the batch in the log. `duplicate`: whether the batch
+    was already in the log.
     """
 
     base_offset: int
@@ -93,7 +95,9 @@ class LogListener(Protocol):
         """Called when the log has rolled a new segment. The closed one should be flushed in a worker thread."""
 
     def on_written(self, nbytes: int) -> None:
-        """Called when queued writes of `nbytes` in total are complete, so that `written_end_offset` has advanced."""
+        """Called when queued writes of `nbytes` in total are complete. `written_end_offset` has advanced, unless an
+        earlier write has failed.
+        """
 
     def on_write_failed(self, error: errors.KafkaStorageError, retry: Callable[[], None]) -> None:
         """Called when a queued write has failed. `retry` queues it again."""
@@ -117,9 +121,8 @@ class Log:
     ) -> None:
         """`load_producers`: rebuilds the producer state from snapshots and batches after a truncation.
 
-        `writer`: writes appends; None: write directly. `flusher`: measures flushes.
-        `begin_lower_checkpoint`: returns a function that lowers the checkpointed recovery point to this log's; None if
-        it is not higher.
+        `writer`: writes appends; None: write directly. `flusher`: measures flushes; None: they are not measured.
+        `begin_lower_checkpoint`: see the method of this name; None: a truncation does not change checkpoints.
         """
         self.dir = directory
         self._load_producers = load_producers
@@ -137,7 +140,7 @@ class Log:
         self.high_watermark = 0
         self.recovery_point = 0
         self.remote_end_offset = 0
-        """The offset up to which all records are also in remote storage, as far as known; set by `remote_log`."""
+        """The offset up to which all records are in remote storage, as far as known; set by `remote_log`."""
         self.leader_epochs = LeaderEpochs(directory / checkpoints.LEADER_EPOCHS)
         self.producers = ProducerStates(directory, producer_expiration_ms)
         self.last_flush_ms = clock.now_ms()
@@ -153,7 +156,7 @@ class Log:
         self._unflushed_indexes: tuple[Segment, ...] = ()
         """Segments whose indexes were written, perhaps after their records were flushed. Guarded by `_flush_lock`."""
         self.cuts = 0
-        """Number of truncations so far. A copy of the log detects them by this number."""
+        """Number of truncations so far. Tasks that copy the log detect by it that it was truncated meanwhile."""
         self._open_segments: deque[Segment] = deque()
         self._used = False
         """Whether the log has been written or read since the last `close_idle`."""
@@ -175,7 +178,7 @@ class Log:
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first offset on this broker's disk. Earlier ones are only in remote storage."""
+        """The first offset on this broker's disk. Earlier ones are deleted, or only in remote storage."""
         return max(self.log_start_offset, self.segments[0].base_offset)
 
     @property
@@ -198,13 +201,13 @@ class Log:
 
     @property
     def unflushed_messages(self) -> int:
-        """Number of written offsets after the recovery point, which may be lost in a crash."""
+        """Number of written offsets from the recovery point on, which may be lost in a power failure."""
         return self.written_end_offset - self.recovery_point
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which a read_committed consumer may read: the start of the first transaction that is open,
-        or whose marker is not below the high watermark; otherwise the high watermark.
+        """The offset up to which a read_committed consumer may read: the high watermark, or if that is lower, the start
+        of the first transaction that is open or whose marker is not below the high watermark.
         """
         if not self.producers.has_transactions:
             return self.high_watermark
@@ -224,9 +227,10 @@ class Log:
 
         `data`: writable, with one or more whole v2 batches, or the result of `validation.prepare`. `origin_client`:
         whether they come from a producer and must follow its rules, or from this broker (group metadata, transaction
-        markers). If a batch repeats one of its producer's last five, the offsets of that one are returned. Raises the
-        errors of a Produce response, KafkaStorageError if the log is closed or cannot be written, and with `inline`
-        LongValidationError for batches whose validation takes long. After an error, none of the batches is in the log.
+        markers). If a producer's batch repeats one of its last five, nothing is appended, and the offsets of that one
+        are returned. Raises the errors of a Produce response, KafkaStorageError if the log is closed or cannot be
+        written, and with `inline` LongValidationError for batches whose validation takes long. After an error, none of
+        the batches is in the log.
         """
         now_ms = self.clock.now_ms()
         if isinstance(data, Prepared):
@@ -254,7 +258,8 @@ class Log:
 
     def append_as_follower(self, data: memoryview) -> Appended:
         """Append batches of the leader unchanged. Raises InvalidRecordError if one starts before the log end offset or
-        the end of the batch before it, CorruptMessageError for a wrong CRC, and KafkaStorageError.
+        the end of the batch before it, CorruptMessageError for a wrong CRC, RecordListTooLargeError if the batches are
+        larger than segment.bytes, and KafkaStorageError.
 
         DeleteRecords may have moved the leader's log start into a batch. An empty log that starts there takes the whole
         batch; its log start stays.
@@ -441,7 +446,7 @@ class Log:
         return segment
 
     def _on_indexes_written(self, segment: Segment, *, is_changed: bool) -> None:
-        """Have the next flush wait for the indexes of a segment, even if all of its records are flushed."""
+        """If a segment's indexes have changed, have the next flush wait for them, even if its records are flushed."""
         with self._flush_lock:
             if is_changed and segment not in self._unflushed_indexes:
                 self._unflushed_indexes = (*self._unflushed_indexes, segment)
@@ -596,9 +601,10 @@ class Log:
         return self.segments[self.segment_number(segment.base_offset) + 1].base_offset
 
     def batches_from(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield header and bytes of every batch, from the one that contains `offset` to the end of the log.
+        """Yield header and bytes of every batch on this broker's disk, from the one that contains `offset` on.
 
-        Messages of formats 0 and 1 are yielded as batches of format 2.
+        Queued batches that are not written yet are left out. Messages of formats 0 and 1 are yielded as batches of
+        format 2.
         """
         offset = max(offset, self.local_log_start_offset)
         while offset < self.log_end_offset:
@@ -628,7 +634,9 @@ class Log:
         return None
 
     def max_timestamp_offset(self) -> OffsetAndTimestamp | None:
-        """Return the first record with the log's highest timestamp (KIP-734); None if no record has a timestamp."""
+        """Return offset and timestamp of the first record on this broker with the highest timestamp (KIP-734); None if
+        no record has a timestamp.
+        """
         latest = max((segment.latest().timestamp for segment in self.segments), default=-1)
         return None if latest < 0 else self.offset_for_time(latest)
 
@@ -688,10 +696,11 @@ class Log:
     # Durability
 
     def flush(self, up_to: int | None = None, *, is_awaited: bool = False) -> None:
-        """Wait until all records before `up_to` (None: the written end offset) are on disk, and advance the recovery
-        point to it. `is_awaited`: acknowledgements wait for it.
+        """Wait until all records before `up_to` are on disk, and advance the recovery point to it.
 
-        May be called in a worker thread. Raises KafkaStorageError, and then does not advance the recovery point.
+        `up_to`: at most, and if None, the written end offset. `is_awaited`: whether acknowledgements wait for the
+        flush. May be called in a worker thread. The recovery point is not advanced if KafkaStorageError is raised, or
+        if the log was truncated or closed without a flush meanwhile.
         """
         cuts = self.cuts
         end = self.written_end_offset

@@ -4,7 +4,7 @@
         log_dir.load(...)
 
 The file `.kafka_cleanshutdown` marks a clean shutdown of all logs. It is deleted before any log is opened for appends.
-Not thread-safe: event loop only.
+Not thread-safe: event loop only, except `load`, `stop_loading`, and the functions that are returned for workers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FUTURE_SUFFIX = "-future"
 MAX_DIRECTORY_NAME = 255
 CLUSTER_METADATA = "__cluster_metadata"
 PROGRESS_SECONDS = 2.0
-"""Interval in seconds of log lines about the progress of loading."""
+"""Minimum time in seconds between two log lines about the progress of loading."""
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 T = TypeVar("T")
@@ -88,7 +88,10 @@ class LogDir:
         self.high_watermarks: dict[TopicPartition, int] = {}
         """The high watermarks of the checkpoint that `load` has read."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
-        """The offset at which the next compaction of each log starts."""
+        """The first dirty offset of each log: the offset up to which a compaction has read its keys.
+
+        Logs that were never compacted are missing.
+        """
         self.uncleanable: set[TopicPartition] = set()
         """The logs whose compaction has failed permanently, which are skipped until the next start."""
         self._cleaning: set[TopicPartition] = set()
@@ -127,7 +130,8 @@ class LogDir:
     ) -> LogDir:
         """Open a log directory: create it if it is missing, lock it, and check its owner.
 
-        Raises StartupError if it cannot be used, or belongs to another broker or cluster.
+        `cluster_id`: None for the one in meta.properties, or a new one if it has none. Raises StartupError if the
+        directory cannot be used, or belongs to another broker or cluster.
         """
         log_dir = cls(Path(path).absolute(), clock=clock, producer_expiration_ms=producer_expiration_ms, writer=writer)
         log_dir._make()
@@ -322,7 +326,7 @@ class LogDir:
 
     def _add_loaded(self, tp: TopicPartition, loaded: Log | errors.KafkaStorageError) -> None:
         if isinstance(loaded, errors.KafkaStorageError):
-            log.error("A log cannot be opened, so this broker does not serve its partition: %s", loaded)
+            log.error("Cannot open the log of %s, so this broker does not serve the partition: %s", tp, loaded)
             self.failed[tp] = loaded
             return
         high_watermark = max(self.high_watermarks.get(tp, 0), loaded.local_log_start_offset)
@@ -540,9 +544,9 @@ class LogDir:
         )
 
     def finish_cleaning(self, cleaning: CleanerPass) -> Steps:
-        """Install the segments of a pass, and store its end offset.
+        """Return the steps that install the segments of a pass and store its end offset.
 
-        The steps return False if the pass has compacted nothing, or the log has changed meanwhile.
+        Their result is False if the pass has compacted nothing, or the log has changed meanwhile.
         """
         tp = cleaning.log.topic_partition
         try:
@@ -685,7 +689,9 @@ class LogDir:
                     opened.close()
                 except (errors.KafkaStorageError, OSError) as error:
                     clean = False
-                    log.error("Could not close log %s, so the next start recovers all logs: %s", tp, error)
+                    log.error(
+                        "Could not close log %s, so the next start recovers all logs in %s: %s", tp, self.path, error
+                    )
             self.checkpoint()
             for _, path in self._pending_deletes:
                 self._remove(path)
@@ -721,7 +727,7 @@ def new_id() -> str:
 
 
 def owner_of(path: Path | str) -> int | None:
-    """Return the id of the broker that a log directory belongs to; None for a new directory.
+    """Return the id of the broker that a log directory belongs to; None if its meta.properties is missing or has no id.
 
     Raises UnusableDirectoryError if its meta.properties cannot be read.
     """
@@ -731,7 +737,7 @@ def owner_of(path: Path | str) -> int | None:
 
 
 def cluster_of(path: Path | str) -> str | None:
-    """Return the id of the cluster that a log directory belongs to; None for a new directory.
+    """Return the id of the cluster that a log directory belongs to; None if its meta.properties is missing or has none.
 
     Raises UnusableDirectoryError if its meta.properties cannot be read.
     """
@@ -739,7 +745,8 @@ def cluster_of(path: Path | str) -> str | None:
 
 
 def first_stored(read: Callable[[str], T | None], paths: Sequence[str]) -> T | None:
-    """Return the first value that `read` returns for one of these log directories; None if all directories are new.
+    """Return the first value other than None that `read` returns for one of these log directories; None if there is
+    none.
 
     A directory that cannot be used is skipped. Raises UnusableDirectoryError if there is one and no other has a value.
     """

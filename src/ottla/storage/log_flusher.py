@@ -25,7 +25,7 @@ THREADS: Final = 8
 SLOW_SECONDS: Final = 0.5
 """Duration in seconds from which a flush that acknowledgements wait for is slow."""
 HANG_SECONDS: Final = 10.0
-"""Duration in seconds from which a flush that acknowledgements wait for, and that has not returned, is reported."""
+"""Duration in seconds from which `check` reports a flush that acknowledgements wait for and that has not returned."""
 REPEAT_SECONDS: Final = 60.0
 """Minimum time in seconds between two warnings about a directory.
 

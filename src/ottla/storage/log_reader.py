@@ -1,8 +1,9 @@
 """Reads logs from log directories without a broker, or while a broker writes to them.
 
 Reading ends at the high watermark of the last checkpoint, or at the end of the log if the directory has no checkpoint
-of high watermarks. The data before the high watermark does not change, except that compaction and retention replace or
-delete whole files, which does not affect files that are already mapped. Nothing is written, and no lock is taken.
+of high watermarks. A log that is missing in the checkpoint is read as empty. The data before the high watermark does
+not change, except that compaction and retention replace or delete whole files, which does not affect files that are
+already mapped. Nothing is written, and no lock is taken.
 """
 
 from __future__ import annotations
@@ -55,13 +56,14 @@ class ReadOnlyLog:
     @cached_property
     def end(self) -> int:
         """The offset to which the log can be read: the high watermark, or the end of the last whole batch if that is
-        lower, or if the high watermark is None.
+        lower, or if the high watermark is None; not below `start`.
         """
         high_watermark = self._high_watermark
         reached = self._reached(high_watermark)
         if high_watermark is not None and reached < high_watermark:
             log.warning(
-                "%s ends at offset %d, before its high watermark %d: this replica has lost the records in between",
+                "%s ends at offset %d, before its checkpointed high watermark %d: the records in between are missing "
+                "in this replica, and are not read",
                 self.directory,
                 reached,
                 high_watermark,

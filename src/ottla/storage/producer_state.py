@@ -45,7 +45,8 @@ _MARKER_VALUE = Struct(">hi")
 class AppendedBatch(NamedTuple):
     """A batch of a producer in the log.
 
-    `offset_delta`: last minus first offset. `timestamp`: the batch's highest one.
+    `offset_delta`: last minus first offset. `timestamp`: the batch's highest one, or that of a later marker if the
+    batch was loaded from a snapshot.
     """
 
     first_sequence: int
@@ -135,8 +136,8 @@ def marker_record(kind: int, coordinator_epoch: int) -> tuple[bytes, bytes]:
 class VerificationGuard:
     """Represents the verification of a transaction by its coordinator.
 
-    It becomes invalid when the next batch or marker of its producer is appended, or if it is unused for long (see
-    `ProducerStates.remove_expired`).
+    It becomes invalid when the next batch or marker of its producer is appended, when a guard for a newer epoch is
+    created, or if it is unused for long (see `ProducerStates.remove_expired`).
     """
 
     __slots__ = ("epoch", "unused")

@@ -63,11 +63,11 @@ def open_log(
 ) -> Log:
     """Open the log in `directory`, or create it if it does not exist. Return it, ready for appends.
 
-    `clean`: whether it was shut down cleanly, so that only file names, file sizes and the end of the last segment are
-    checked. `compacted`: whether it was once compacted, so that offsets may be missing even if its topic is no longer
-    compacted. `compacted_below`: whether no segment was compacted above the recovery point. The high watermark is the
-    local log start offset until the caller sets it. Raises KafkaStorageError if the files cannot be read or are
-    inconsistent.
+    `clean`: whether it was shut down cleanly, so that only file names, file sizes, and the indexes and the end of the
+    last segment are checked. `compacted`: whether it was once compacted, so that offsets may be missing even if its
+    topic is no longer compacted. `compacted_below`: whether no segment was compacted above the recovery point. The high
+    watermark is the local log start offset until the caller sets it. Raises KafkaStorageError if the files cannot be
+    read or are inconsistent.
     """
     opened = Log(
         directory,

@@ -24,7 +24,8 @@ def apply_retention(log: Log, now_ms: int) -> int:
     """Delete the segments before the log start offset. Return their number.
 
     If cleanup.policy has `delete` and segments are not copied to remote storage, first advance the log start offset
-    according to retention.ms and retention.bytes. Raises KafkaStorageError after an I/O error.
+    according to retention.ms and retention.bytes. If remote storage was disabled for the topic, first advance it to the
+    first local segment. Raises KafkaStorageError after an I/O error.
     """
     try:
         return _apply_retention(log, now_ms)

@@ -45,8 +45,8 @@ WriteFile = Callable[[LogFile, int, "Buffer"], None]
 CLOSED, READABLE, WRITABLE = range(3)
 """Modes in which the indexes of a segment are opened."""
 RECENT_BATCHES = 512
-"""Number of batches whose positions are kept in memory: those last appended, and those at which a read has ended, so
-that consumers find the batches that they read next.
+"""Maximum number of batches whose positions are kept in memory: those last appended, and those at which a read has
+ended, so that consumers find the batches that they read next.
 """
 
 
@@ -75,7 +75,7 @@ class Segment:
         reserve_bytes: int = 0,
         ending: str = "",
     ) -> None:
-        """`reserve_bytes`: size to which the file is preallocated while the segment is active.
+        """`reserve_bytes`: size to which the file is preallocated while the segment is active; 0: it is not.
 
         `ending`: an additional suffix of all file names, for segments that are not part of a log yet.
         """
@@ -122,7 +122,7 @@ class Segment:
     # Opening and closing
 
     def create(self, now_ms: int) -> None:
-        """Create the files of an empty segment, or empty existing ones. The segment is then ready for appends."""
+        """Create the `.log` and index files of an empty segment, or empty existing ones. Appends are possible then."""
         self._file = LogFile(self.path(LOG_SUFFIX), create=True)
         self._file.truncate(0)
         self.created_ms = now_ms

@@ -48,7 +48,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 ALL = "all"
 """The value of ottla.validate.records for which every record is validated."""
 INLINE_BYTES = 512 * 1024
-"""Maximum decompressed size in bytes of a batch that is validated on the event loop, which takes about a
+"""Maximum decompressed size in bytes of a compressed batch that is validated on the event loop, which takes about a
 millisecond.
 """
 INLINE_RECOMPRESSED_BYTES = 16 * 1024
@@ -170,7 +170,7 @@ def check_old_format(view: memoryview, batch: Batch, magic: int) -> None:
 
 
 def in_old_format(view: memoryview, magic: int) -> tuple[memoryview, list[Batch]]:
-    """Convert batches whose offsets are set to messages of format 0 or 1. Return a new buffer and its messages."""
+    """Convert batches, whose offsets are set, to messages of format 0 or 1. Return a new buffer and its messages."""
     from ottla.records.conversion import down_converted
 
     written = memoryview(bytearray(down_converted(view, magic)))
@@ -223,8 +223,8 @@ def _whole_batch(view: memoryview) -> int | None:
 def open_batch(view: memoryview, batch: Batch, max_bytes: int, *, inline: bool = False) -> Buffer:
     """Return the uncompressed records of a producer's batch.
 
-    Raises InvalidRecordError if they cannot be decompressed, MessageTooLargeError if they have more than `max_bytes`
-    bytes. With `inline`, raises LongValidationError if they have more than INLINE_BYTES.
+    If the batch is compressed, raises InvalidRecordError if it cannot be decompressed, MessageTooLargeError if the
+    records have more than `max_bytes` bytes, and with `inline` LongValidationError if they have more than INLINE_BYTES.
     """
     records = view[batch.start + HEADER_BYTES : batch.end]
     if not batch.header.attributes & CODEC_MASK:
@@ -274,7 +274,7 @@ def _reject_records(validated: Validated, earliest: int, latest: int) -> None:
 
 
 class Prepared(NamedTuple):
-    """Validated batches in the topic's format, and the buffer to write, to which their positions refer."""
+    """Validated batches with the topic's compression, and the buffer that has them, to which their positions refer."""
 
     data: memoryview
     batches: list[Batch]

@@ -47,7 +47,7 @@ MAX_CHUNKS: Final = 512
 SILENT_HINT: Final = "; is it a Kafka broker, and does security.protocol match its listener?"
 """Text that is appended to the error if a peer does not answer the first request."""
 FIRST_BYTES: Final = 20
-"""Number of bytes of the first response that are checked to see whether the peer is a Kafka broker."""
+"""Maximum number of bytes of the first response that are checked to see whether the peer is a Kafka broker."""
 LOW_WATER_BYTES: Final = 128 * 1024
 """Minimum number of missing bytes of a response for which the socket is readable only once they have arrived."""
 MAX_LOW_WATER_BYTES: Final = 1024 * 1024
@@ -115,8 +115,8 @@ class Channel:
         return self._socket is not None and self.error is None
 
     async def connect(self) -> None:
-        """Connect. Raises BrokerConnectionError, whose text has the address and the reason, and its subclass
-        SslAuthenticationError if the TLS handshake fails permanently.
+        """Connect. Raises BrokerConnectionError, whose text has the address and the reason; if the TLS handshake fails
+        permanently, its subclass SslAuthenticationError.
         """
         limit = self.options.connect_timeout
         try:

@@ -49,7 +49,7 @@ class ChannelMetrics:
             "authenticated", "successful-authentication", "connections that were authenticated"
         )
         self.failed_authentication: Sensor = self._meter(
-            "failed-authentications", "failed-authentication", "connections that were not authenticated"
+            "failed-authentications", "failed-authentication", "connections whose authentication failed"
         )
         self._transferred = self._meter("transferred", "network-io", "reads and writes of all connections", counts=True)
         self._sent = self._meter("bytes-sent", "outgoing-byte", "bytes sent", self._transferred)

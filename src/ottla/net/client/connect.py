@@ -37,7 +37,7 @@ class SocketOptions(NamedTuple):
     """Options of new connections.
 
     Sizes are in bytes; -1 for the system's default. `connect_timeout` is in seconds. `more`: arguments of further
-    setsockopt calls.
+    setsockopt calls. `ssl_context`: None for a connection without TLS.
     """
 
     receive_buffer_bytes: int = -1

@@ -7,8 +7,8 @@ connection and keeps responses in order. Only small responses may wait for each 
 has sent ahead are sent together, within TURN_SECONDS, because each send wakes the client. While a request is processed,
 views into its frame stay valid.
 
-A connection that waits for its peer has no buffer: it allocates one when bytes arrive, and releases it when they are
-processed. Not thread-safe: event loop only.
+A connection that waits for its peer has no buffer, unless a part of a large request has arrived: it allocates one when
+bytes arrive, and releases it when they are processed. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ log.addFilter(RateLimitFilter())
 
 Buffer = bytes | bytearray | memoryview
 SLOW_REQUEST_SECONDS = 10.0
-"""Maximum time in seconds for a large request to arrive while other connections wait for its memory."""
+"""Time in seconds after which a peer that has not completed a large request is disconnected, if other connections wait
+for memory.
+"""
 USER = "user"
-"""The key of the user's name in a connection's state; absent before authentication."""
+"""The key of the user's name in a connection's state; absent while the client is not authenticated."""
 BY_TOKEN = "by token"
 """The key in a connection's state that is true if the client has authenticated with a delegation token."""
 TLS_HELLO = 0x1603
-"""The first bytes that a TLS client sends."""
+"""The first two bytes that a TLS client sends, as a number."""
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 """States of a socket whose peer has closed the connection (linux/tcp_states.h)."""
 MSG_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)  # Linux only; other systems send one packet more
@@ -57,8 +59,8 @@ noticed.
 RECEIVES: Final = 16
 """Maximum number of calls of recv before other connections have their turn: about a MiB of a large request."""
 TURN_SECONDS: Final = 0.00025
-"""Time in seconds after which a connection that has sent several requests ahead gives others their turn, and for which
-a response waits for those to the requests behind it.
+"""Time in seconds after which a connection that has sent several requests ahead gives others their turn, and the
+maximum time that a response waits for those to the requests behind it.
 """
 HELD_BYTES: Final = 4096
 """Maximum size in bytes of a response that waits for others."""
@@ -74,8 +76,8 @@ COPIED_BYTES: Final = 24 * 1024
 than the system calls and packets of a sendfile for each.
 """
 COPIED_AT_ONCE: Final = 256 * 1024
-"""Maximum size in bytes of the file ranges that are sent together. `socket.send.buffer.bytes` is 100 KiB by default,
-which the kernel doubles.
+"""Maximum total size in bytes of the file ranges that are read and sent together. `socket.send.buffer.bytes` is 100 KiB
+by default, which the kernel doubles.
 """
 PROBED_SECONDS: Final = 0.1
 """Time in seconds for which bytes that were found in the page cache are assumed to stay there."""
@@ -227,7 +229,7 @@ class Connection:
         self._throttle_seconds = 0.0
         self._send_began = 0.0  # start time of a response that the socket did not accept at once; 0 if there is none
         self.send_times: LatencyHistogram | None = None
-        """Records the time until the socket has accepted a response, unless it does so at once."""
+        """Records the time until the socket has accepted a response, unless it does so at once; None: not recorded."""
         self._pause: asyncio.TimerHandle | None = None
         self.peer = peer
         self.listener = listener

@@ -4,8 +4,9 @@ KIP-612).
 All listeners of a broker share the counts. If the broker has too many connections, or they arrive too fast, further
 ones wait in the kernel's backlog. A connection from an IP address that has too many, or opens them too fast, is
 rejected at once. If clients have another listener, the inter-broker listener is protected: `max.connections` and the
-broker's rate limit do not apply to it; if the broker is full, a client is disconnected. A quarter of the file
-descriptors is reserved for logs, and for the protected listener an eighth. Not thread-safe: event loop only.
+broker's rate limit do not apply to it; if the broker is full, a client is disconnected. Connections of
+clients do not use the last quarter of the file descriptors, and those of the protected listener not the last eighth,
+because logs need them. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class ConnectionQuotas:
         return self._by_listener.total()
 
     def protect(self, listener: str, make_room: Callable[[], None]) -> None:
-        """Accept connections of this listener even if `max.connections` is reached.
+        """Accept connections of this listener even if `max.connections` or the broker's rate limit is reached.
 
         `make_room`: closes a connection of another listener, if there is one.
         """
@@ -128,7 +129,10 @@ class ConnectionQuotas:
         self._waiting.pop(waiter, None)
 
     def enter(self, listener: str, ip: str) -> str | None:
-        """Count a new connection. Return None if it is accepted, or the name of the limit that rejects it."""
+        """Count a new connection. Return None if it is accepted, or the name of the limit that rejects it.
+
+        A rejected connection is counted only in the rates of the broker and the listener.
+        """
         limits, now = self._limits, self._clock()
         if not self.is_protected(listener):
             self._rate.add(1, now)

@@ -30,7 +30,7 @@ ACCEPTS_PER_WAKEUP = 64
 """Maximum number of connections accepted at a time, so that requests are processed in between."""
 
 Connects = Callable[[socket.socket, str, Owner, Service, MemoryPool, int], Connection]
-"""Creates the connection of an accepted socket. The arguments are those of `Connection`."""
+"""A function that creates the connection of an accepted socket. Its arguments are those of `Connection`."""
 
 
 class Listener:
@@ -197,8 +197,9 @@ class Listener:
         if not self._admission.has_descriptors(self.name, sock.fileno()):
             self.counts.rejected += 1
             log.warning(
-                "Rejected connection from %s: the remaining file descriptors are reserved for log segments; raise the "
-                "limit (ulimit -n)",
+                "Listener %s: rejected a connection from %s: the remaining file descriptors are reserved for log "
+                "segments; raise the limit (ulimit -n)",
+                self.name,
                 ip,
             )
             sock.close()

@@ -1,11 +1,12 @@
 """The memory of requests that are being received or processed: reusable buffers, and a limit for large requests.
 
-The limit is Kafka's `queued.max.request.bytes` (KIP-72). It applies to the memory that requests above the standard size
-really use, not to the size in their length field, so that a peer that announces much and sends little does not block
-others. Small requests never wait, because they have a buffer only while they are processed. If the limit is reached,
-large requests wait in order. Two rules prevent a deadlock: a peer that does not complete its request in time is
-disconnected if others wait, and if all requests with memory wait for more, the first one continues beyond the limit. So
-the usage may exceed the limit by one or two requests. Not thread-safe: event loop only.
+The limit is Kafka's `queued.max.request.bytes` (KIP-72). It applies to the buffers of requests above the standard size.
+The buffer of a connection's first such request grows with the bytes that arrive, so that a peer that announces much and
+sends little does not block others; later ones are allocated as a whole. Small requests never wait, because they have a
+buffer only while they are processed. If the limit is reached, large requests wait in order. Two rules prevent a
+deadlock: a peer that does not complete its request in time is disconnected if others wait, and if all requests with
+memory wait for more, the first one continues beyond the limit. So the usage may exceed the limit by one or two
+requests. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ class TlsSettings(NamedTuple):
 class TlsConnection(Connection):
     """A client's TLS connection.
 
-    If the client has a certificate, the name in it becomes `user` in the connection's state.
+    If the client has a certificate, its name, mapped by ssl.principal.mapping.rules, becomes `user` in the connection's
+    state.
     """
 
     __slots__ = ("_deadline", "_sealed", "_security")

@@ -49,7 +49,7 @@ class ConsumerGroupMetadataValue(Data, versions="0", flexible="0+"):
 
 
 class ClassicProtocol(Struct):
-    """One protocol of a classic member."""
+    """One assignment protocol that a classic member supports, with the member's data for it."""
 
     name: str = f.string("0+")
     metadata: bytes = f.binary("0+")

@@ -17,7 +17,7 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"], api_key=38, versions="0-3", flexible="2+"):
-    """The token's owner and renewers, and its maximum lifetime."""
+    """The token's owner (None: the requester) and renewers, and its maximum lifetime (0 or less: the broker's)."""
 
     owner_principal_type: str | None = f.string("3+", nullable="3+")
     owner_principal_name: str | None = f.string("3+", nullable="3+")

@@ -16,7 +16,7 @@ class CreatePartitionsAssignment(Struct):
 
 
 class CreatePartitionsTopic(Struct):
-    """One topic. If `assignments` is None, the broker places the new replicas."""
+    """One topic and its new number of partitions. If `assignments` is None, the broker places the new replicas."""
 
     name: str = f.string("0+")
     # All partitions, the present ones included.

@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DeleteAclsFilter(Struct):
-    """A filter for the ACLs to delete."""
+    """A filter for the ACLs to delete. None matches any resource name, principal or host."""
 
     resource_type_filter: int = f.int8("0+")
     resource_name_filter: str | None = f.string("0+", nullable="0+")

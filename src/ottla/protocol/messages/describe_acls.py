@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DescribeAclsRequest(Request["DescribeAclsResponse"], api_key=29, versions="0-3", flexible="2+"):
-    """The filter that the ACLs must match."""
+    """The filter that the ACLs must match. None matches any resource name, principal or host."""
 
     resource_type_filter: int = f.int8("0+")
     resource_name_filter: str | None = f.string("0+", nullable="0+")

@@ -24,7 +24,7 @@ class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"], api_key=35, ver
 
 
 class DescribeLogDirsPartition(Struct):
-    """One log: its size in bytes, and its lag."""
+    """One log: its size in bytes, its lag, and whether it is the copy in a move from another log directory."""
 
     partition_index: int = f.int32("0+")
     partition_size: int = f.int64("0+")

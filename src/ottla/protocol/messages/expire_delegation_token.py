@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response
 
 
 class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"], api_key=40, versions="0-2", flexible="2+"):
-    """The token's HMAC, and the time until the token expires; negative to expire it now."""
+    """The token's HMAC, and the time in milliseconds until the token expires; negative to expire it now."""
 
     hmac: bytes = f.binary("0+")
     expiry_time_period_ms: int = f.int64("0+")

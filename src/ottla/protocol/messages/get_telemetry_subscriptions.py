@@ -17,7 +17,10 @@ class GetTelemetrySubscriptionsRequest(
 
 
 class GetTelemetrySubscriptionsResponse(Response, api_key=71, versions="0", flexible="0+"):
-    """The metrics that the client is to push, how often, and in which form."""
+    """The metrics that the client is to push, how often, and in which form.
+
+    `requested_metrics`: prefixes of their names; an empty list for no metrics, one empty prefix for all.
+    """
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -1,7 +1,8 @@
-"""Keys and values of the records in `__consumer_offsets`.
+"""Keys and values of the records of committed offsets and classic groups in `__consumer_offsets`.
 
 Key and value begin with 2 bytes each (`protocol.versioned`). In a key they are the type of the record: 0 and 1 an
-offset (0 is an older form), 2 a group. In a value they are its version. A record without a value deletes the key.
+offset (0 is an older form), 2 a classic group. In a value they are its version. A record without a value deletes the
+key.
 """
 
 from __future__ import annotations

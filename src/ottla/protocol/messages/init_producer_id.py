@@ -23,7 +23,7 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"], api_key=22, versi
 
 
 class InitProducerIdResponse(Response, api_key=22, versions="0-6", flexible="2+"):
-    """The id and epoch to write with."""
+    """The producer id and epoch to write with, or an error code."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

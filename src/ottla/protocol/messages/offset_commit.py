@@ -34,7 +34,7 @@ class OffsetCommitRequestTopic(Struct):
 
 
 class OffsetCommitRequest(Request["OffsetCommitResponse"], api_key=8, versions="0-10", flexible="8+"):
-    """Offsets of one group, committed by a member or (generation -1, no member) from outside."""
+    """Offsets of one group, committed by a member, or with generation -1 and no member id by another client."""
 
     group_id: str = f.string("0+")
     generation_id_or_member_epoch: int = f.int32("1+", default=-1, ignorable=True)

@@ -19,7 +19,7 @@ class PushTelemetryRequest(Request["PushTelemetryResponse"], api_key=72, version
 
 
 class PushTelemetryResponse(Response, api_key=72, versions="0", flexible="0+"):
-    """The broker's acknowledgement."""
+    """The error code; 0 if the broker has accepted the metrics."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response
 
 
 class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"], api_key=39, versions="0-2", flexible="2+"):
-    """The token, and the time from now until its new expiry."""
+    """The token's HMAC, and the time in milliseconds until its new expiry; negative for the broker's default."""
 
     hmac: bytes = f.binary("0+")
     renew_period_ms: int = f.int64("0+")

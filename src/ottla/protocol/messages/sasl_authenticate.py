@@ -16,7 +16,7 @@ class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"], api_key=36, v
 
 
 class SaslAuthenticateResponse(Response, api_key=36, versions="0-2", flexible="2+"):
-    """The broker's bytes of this step."""
+    """The broker's bytes of this step, and after the last step the lifetime of the session; 0 if it is unlimited."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("0+", nullable="0+")

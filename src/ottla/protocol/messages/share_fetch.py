@@ -14,7 +14,7 @@ from ottla.protocol.wire import RecordData
 
 
 class FetchPartition(Struct):
-    """A partition from which to acquire records."""
+    """A partition from which to acquire records, and acknowledgements of those acquired before."""
 
     partition_index: int = f.int32("0+")
     partition_max_bytes: int = f.int32("0")

@@ -102,7 +102,10 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"], api
 
 
 class Status(Struct):
-    """A reason why the application does not run or is about to stop; codes in `coordinator.group.streams`."""
+    """A reason why the application does not run or is about to stop.
+
+    `status_code`: see `StatusCode` in `coordinator.group.streams.configured_topology`.
+    """
 
     status_code: int = f.int8("0+")
     status_detail: str = f.string("0+")

@@ -11,7 +11,7 @@ from ottla.protocol.message import Data, Struct
 
 
 class TransactionLogKey(Data, versions="0"):
-    """Key of a transaction's state."""
+    """Key of a transactional id's state."""
 
     transactional_id: str = f.string("0+")
 

@@ -70,6 +70,6 @@ class UpdateMetadataRequest(Request["UpdateMetadataResponse"], api_key=6, versio
 
 
 class UpdateMetadataResponse(Response, api_key=6, versions="0-8", flexible="6+"):
-    """The broker's acknowledgement."""
+    """The error code; 0 if the broker has applied the request."""
 
     error_code: int = f.int16("0+")

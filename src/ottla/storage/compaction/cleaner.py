@@ -39,7 +39,7 @@ It yields functions that may wait for the disk. A worker has to call them, and t
 generator. The generator returns whether the work was completed.
 """
 CopySegments = Callable[[CopyPlan, Spend], CopiedSegments]
-"""Copies the records of a plan, and returns when the new segments are on disk."""
+"""A function that copies the records of a plan, and returns when the new segments are on disk."""
 
 
 def run_steps(steps: Steps) -> bool:
@@ -75,7 +75,7 @@ class CleanerPass:
         self.closed_to = self.log.active.base_offset
         """The end of the closed segments. The checkpointed recovery point must be here or later before `install`."""
         self.cleaned_to = cleanable.first_dirty
-        """The offset at which the next pass starts, once this one is installed."""
+        """The offset up to which this pass has read the keys: the first dirty offset once it is installed."""
         self._throttle = throttle or Throttle()
         self._copy_segments = copy_segments
         self._sources = [s for s in self.log.segments[:-1] if s.base_offset < cleanable.end]
@@ -247,7 +247,7 @@ class CleanerPass:
 
 
 def clean(opened: Log, first_dirty: int, *, map_bytes: int = DEDUPE_BUFFER_BYTES) -> int:
-    """Run a whole pass in this thread. Return the offset at which the next pass starts."""
+    """Run a whole pass in this thread. Return the first dirty offset after it."""
     now_ms = opened.clock.now_ms()
     cleaning = CleanerPass(measure(opened, first_dirty, now_ms), now_ms, map_bytes=map_bytes)
     cleaning.copy()

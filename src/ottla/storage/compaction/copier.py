@@ -24,12 +24,16 @@ from ottla.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX, 
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 
 Spend = Callable[[int], None]
-"""Waits until so many bytes more are within log.cleaner.io.max.bytes.per.second. Raises StoppedError at a shutdown."""
+"""A function that waits until that many more bytes are within log.cleaner.io.max.bytes.per.second.
+
+It raises an error if the broker shuts down.
+"""
 
 
 class SourceSegment(NamedTuple):
-    """A closed segment that is read: its size in bytes, its modification time in ms, and the entries of its transaction
-    index.
+    """A closed segment that is read: its size in bytes, and the entries of its transaction index.
+
+    `created_ms`: when this broker created it; the modification time of its file if it is from before the last start.
     """
 
     base_offset: int
@@ -57,7 +61,7 @@ class CopyPlan(NamedTuple):
     index_interval_bytes: int
     delete_retention_ms: int
     old_horizon_ms: int
-    """Tombstones of formats 0 and 1 are removed from segments whose modification time in ms is not later than this."""
+    """Tombstones of formats 0 and 1 are removed from segments whose `created_ms` is not later than this."""
     last_batches: set[int]
     """The last offset of the last batch of each producer."""
     last_epochs: dict[int, int]
