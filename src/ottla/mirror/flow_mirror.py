@@ -140,6 +140,7 @@ class FlowMirror:
                     self.flow, self.policy, self.topics, self._source, self._target
                 ) as checkpoints:
                     await checkpoints.refresh_groups()
+                    failures = 0
                     await self._repeat_checkpoints(checkpoints)
             except KafkaError as error:
                 log.warning("%s: cannot translate offsets of groups; retrying: %s", self.flow.name, error)

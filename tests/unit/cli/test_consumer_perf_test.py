@@ -99,3 +99,11 @@ def test_invalid_arguments_are_rejected_in_one_line(
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+def test_unreachable_brokers_of_the_environment_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    assert main(["consumer-perf-test", "--topic", "t", "--num-records", "1", "--timeout", "100"]) == 1
+    assert "no broker of 127.0.0.1:1 could be reached" in capsys.readouterr().err

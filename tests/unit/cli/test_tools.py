@@ -282,6 +282,19 @@ def test_consumer_groups_are_listed_and_described_with_their_lag(
     assert "Error: Consumer group 'missing' does not exist." in capsys.readouterr().err
 
 
+def test_console_consumer_include_matches_whole_topic_names(
+    at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(ottla_broker, ottla_topic, [b"1"])
+    command = ["console-consumer", *at, "--from-beginning", "--timeout-ms", "500", "--include"]
+    assert main([*command, f"x|{ottla_topic}"]) == 0
+    assert capsys.readouterr().out == "1\n"
+    assert main([*command, ottla_topic[:-1]]) == 0
+    assert capsys.readouterr().out == ""
+    assert main([*command, "("]) == 1
+    assert "--include '(' is not a regular expression" in capsys.readouterr().err
+
+
 def test_consumer_groups_delete_prints_the_results(
     at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,6 +79,16 @@ def test_zookeeper_shell_runs_the_commands_of_standard_input(
 
 
 @pytest.mark.usefixtures("znodes")
+def test_zookeeper_shell_goes_on_after_a_quote_that_is_not_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("get '/x\nls /brokers\n"))
+    assert main(["zookeeper-shell", "localhost:2181"]) == 1
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("[ids]\n", "get '/x: No closing quotation\n")
+
+
+@pytest.mark.usefixtures("znodes")
 def test_zookeeper_shell_rejects_unknown_commands_and_addresses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["zookeeper-shell", "localhost:2181", "rmr", "/"]) == 1
     assert "expected one of ls PATH" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from ottla.cli.framework.command import Command
 from ottla.cli.framework.connection import client_options, connection
 from ottla.cli.framework.options import Flag, OneOf, Option, Repeatable, flag_name, is_set
 from ottla.cli.framework.signals import stopping
+from ottla.cli.framework.topic_filter import name_pattern
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.errors import ConfigurationError, WakeupError
 from ottla.model import TopicPartition
@@ -63,6 +64,8 @@ def _check(args: argparse.Namespace) -> None:
     for option in new if args.zookeeper else old:
         if is_set(args, option):
             raise ConfigurationError(f"{flag_name(option)} needs {needed}")
+    if args.include and not args.zookeeper:
+        name_pattern("--include", args.include)
     if args.partition is not None and not args.topic:
         raise ConfigurationError("--partition needs --topic")
     if args.offset is None:
@@ -107,7 +110,7 @@ def _records(consumer: KafkaConsumer, args: argparse.Namespace) -> Generator[Con
 def _subscribe(consumer: KafkaConsumer, args: argparse.Namespace) -> None:
     if args.partition is None:
         if args.include:
-            consumer.subscribe(pattern=args.include)
+            consumer.subscribe(pattern=name_pattern("--include", args.include))
         else:
             consumer.subscribe([args.topic])
         return
@@ -149,8 +152,7 @@ COMMAND = Command(
             Option("--topic", "topic to read; one of --topic and --include is required"),
             Option(
                 "--include, --whitelist REGEX",
-                "read all topics whose names contain a match of the regular expression; with --zookeeper, whose whole "
-                "names match",
+                "read all topics whose whole names match the regular expression",
             ),
             Option("--blacklist REGEX", "with --zookeeper: read all topics except those whose whole names match"),
         ),

@@ -171,4 +171,5 @@ def _check_names(option: str, servers: str) -> None:
 
 def unreachable(args: argparse.Namespace, within_ms: float) -> BrokerNotAvailableError:
     """Return the error for a tool that has reached no broker within `within_ms` milliseconds."""
-    return BrokerNotAvailableError(f"no broker of {args.bootstrap_server} could be reached within {within_ms} ms")
+    servers = client_options(args).get("bootstrap.servers", "localhost:9092")
+    return BrokerNotAvailableError(f"no broker of {servers} could be reached within {within_ms} ms")

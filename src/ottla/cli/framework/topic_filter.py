@@ -23,3 +23,15 @@ def topic_filter(option: str, text: str) -> re.Pattern[str]:
             return re.compile(regex)
     except (re.error, FutureWarning) as error:
         raise ConfigurationError(f"{option}: {regex} is an invalid regex: {error}") from None
+
+
+def name_pattern(option: str, text: str) -> re.Pattern[str]:
+    """Compile a regular expression for a subscription, which matches whole topic names, as in Java.
+
+    Raises ConfigurationError, with the name of the option, for an invalid expression.
+    """
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigurationError(f"{option} {text!r} is not a regular expression: {error}") from None
+    return re.compile(rf"^(?:{text})$")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -18,13 +17,13 @@ from ottla.cli.framework.connection import (
     without_serialization,
 )
 from ottla.cli.framework.options import Flag, OneOf, Option, Repeatable
+from ottla.cli.framework.topic_filter import name_pattern
 from ottla.cli.perf.consumer_report import DETAILED_HEADER, HEADER, Progress, RebalanceTimer, Span
 from ottla.cli.perf.deprecated import use_new_name
 from ottla.cli.perf.java_dates import DateFormat
 from ottla.cli.perf.java_format import metric_lines, metrics_as_json
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.clock import now_ms
-from ottla.errors import ConfigurationError
 from ottla.records.consumer_record import ConsumerRecord
 
 CLIENT_ID: Final = "perf-consumer-client"
@@ -66,10 +65,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     """Raise ConfigurationError for numbers that are not positive and for an invalid expression in `--include`."""
     check_positive(args, "num_records", "fetch_size", "socket_buffer_size", "timeout", "reporting_interval")
-    try:
-        re.compile(args.include or "")
-    except re.error as error:
-        raise ConfigurationError(f"--include {args.include!r} is not a regular expression: {error}") from None
+    name_pattern("--include", args.include or "")
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -122,8 +118,7 @@ def _subscribe(consumer: KafkaConsumer, args: argparse.Namespace, listener: Reba
     if args.topic:
         consumer.subscribe([args.topic], listener=listener)
     else:
-        # As in Java, the whole name matches.
-        consumer.subscribe(pattern=re.compile(rf"^(?:{args.include})$"), listener=listener)
+        consumer.subscribe(pattern=name_pattern("--include", args.include), listener=listener)
 
 
 def _warn(consumer: KafkaConsumer, args: argparse.Namespace) -> None:

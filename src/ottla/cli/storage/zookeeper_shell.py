@@ -43,7 +43,12 @@ def _interactive(zk: ZkClient) -> int:
         if sys.stdin.isatty():
             print("> ", end="", flush=True)
         line = sys.stdin.readline()
-        words = shlex.split(line, comments=True)
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:  # a quote that is not closed
+            print(f"{line.rstrip()}: {error}", file=sys.stderr)
+            exit_code = 1
+            continue
         if not line or words[:1] == ["quit"]:
             return exit_code
         if words and not _run(zk, words):
