@@ -214,7 +214,7 @@ class RequestContext:
         return ("--bootstrap-server", str(endpoint).partition("://")[2], *credentials)
 
     def throttle(self, seconds: float) -> int:
-        """Stop reading from the connection for this time, in seconds, after the response.
+        """Stop reading from the connection for `seconds` after the response.
 
         Returns the time in milliseconds, at most MAX_THROTTLE_MS.
         """

@@ -688,7 +688,10 @@ class BrokerConfig(
         "precedence.",
     )
     log_message_format_version = Option(
-        "3.0-IV1", format_version, "Kafka version whose message format batches are stored in; no effect from 0.11 on."
+        "3.0-IV1",
+        format_version,
+        "Kafka version that selects the message format of stored batches: below 0.10 format 0, below 0.11 format 1; "
+        "later versions have no effect.",
     )
     log_message_downconversion_enable = Option(
         True,
@@ -711,7 +714,9 @@ class BrokerConfig(
         "Maximum time in milliseconds that a leader waits for records before it answers a follower's fetch.",
     )
     replica_fetch_min_bytes = Option(
-        1, integer(1), "Minimum bytes of a response to a follower's fetch, within replica.fetch.wait.max.ms."
+        1,
+        integer(1),
+        "Bytes that a leader waits for, at most replica.fetch.wait.max.ms, before it answers a follower's fetch.",
     )
     replica_fetch_max_bytes = Option(
         1024 * 1024,

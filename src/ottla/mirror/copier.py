@@ -138,7 +138,9 @@ class Copier:
                 if self._flow.config.exactly_once_source_support == "enabled":
                     raise
                 log.warning(
-                    "%s: the target does not support transactions; copying at least once: %s", self._flow.name, error
+                    "%s: the target does not support transactions; copying with at-least-once delivery: %s",
+                    self._flow.name,
+                    error,
                 )
                 self._transactional = False
         return await _started(KafkaProducer(self._producer_configs), clients)

@@ -12,7 +12,9 @@ from typing import Final
 from ottla.simulation.event_loop import SimulatedLoop, StuckError
 
 CALLBACK_SECONDS: Final = 15.0
-"""CPU time in seconds between two checks. A callback that is running at both of them counts as stuck."""
+"""CPU time of the process in user space, in seconds, between two checks. A callback that is running at both of them
+counts as stuck.
+"""
 FRAMES: Final = 4
 """Number of stack frames in the message of the error, the innermost ones."""
 

@@ -56,8 +56,8 @@ class Timeline(logging.Handler):
         self.note("-" if process is None else process.name, f"{record.levelname} {text}")
 
     def note(self, process: str, text: str, *, is_violation: bool = False) -> str:
-        """Add a line, unless there are MAX_EVENTS and it is no violation. Return its text without the name of the run's
-        directory, which differs from run to run.
+        """Add a line; once there are MAX_EVENTS lines, add only violations. Return its text without the name of the
+        run's directory, which differs from run to run.
         """
         text = text.replace(self._directory, "")
         if is_violation or len(self.lines) < MAX_EVENTS:

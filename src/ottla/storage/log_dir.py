@@ -432,7 +432,7 @@ class LogDir:
             self._pending_deletes.append((self.clock.now_ms() + partition_log.config.file_delete_delay_ms, doomed))
 
     def mark_stray(self, tp: TopicPartition) -> Path:
-        """Close a log and rename its directory to that of a stray partition. Return the new path."""
+        """Close a log, and rename its directory so that it ends with `-stray`. Return the new path."""
         return self._rename(self.logs[tp], STRAY_SUFFIX)
 
     def _rename(self, partition_log: Log, ending: str) -> Path:

@@ -240,7 +240,7 @@ def test_target_without_transactions_is_copied_to_at_least_once(
     send(pair.a, pair.topic, numbers(10))
     with mirroring(pair.properties()):
         assert values(pair.wait_copied(10)) == list(range(10))
-    assert "the target does not support transactions; copying at least once" in caplog.text
+    assert "the target does not support transactions; copying with at-least-once delivery" in caplog.text
 
 
 def test_target_without_transactions_is_rejected_if_exactly_once_is_enabled(

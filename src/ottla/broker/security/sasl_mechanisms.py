@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.net")
 
 LOOKED_AT: Final = 1000
-"""Maximum number of entities that are searched for an example credential, to bound the cost of a request of an unknown
-user.
+"""Maximum number of entities that are searched for an example credential, to bound the cost of a request from an
+unknown user.
 """
 
 Options = Callable[[], Mapping[str, Mapping[str, str]]]

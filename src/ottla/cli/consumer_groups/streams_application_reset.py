@@ -173,7 +173,7 @@ COMMAND = AdminCommand(
         ),
         Option("--input-topics TOPIC,…", "topics whose offsets are reset, to the earliest by default"),
         Option("--intermediate-topics TOPIC,…", "topics whose offsets are set to the end (deprecated)"),
-        Option("--internal-topics TOPIC,…", "internal topics to delete (default: all of the application)"),
+        Option("--internal-topics TOPIC,…", "internal topics of the application to delete (default: all that it has)"),
         OneOf(
             Flag("--to-earliest", "reset input topics to the earliest offset (the default)"),
             Flag("--to-latest", "reset input topics to the latest offset"),

@@ -176,8 +176,9 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         """Poll, but return the records as columns in Arrow's layout instead of one object per record.
 
         Returns whole batches, about 16 MiB of a partition at most; the next call returns more. Deserializers
-        and interceptors are not used. Of a partition in `until`, only records before the offset there are returned; the
-        position is then that offset, or beyond it if no records follow in the fetched data.
+        and interceptors are not used. `headers`: whether the columns include the headers of the records. `until`: end
+        offsets of partitions; only records before them are returned. Once all of these are returned, the position is
+        the end offset, or higher if the fetched data has no records after them.
         """
         ends = until or {}
         self._enter()

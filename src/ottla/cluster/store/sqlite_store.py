@@ -310,8 +310,8 @@ class SqliteMetadataStore:
         asyncio.get_running_loop().add_reader(self._own.changes_fd, self._on_notification)
 
     async def _end_dead_sessions(self) -> None:
-        """End sessions of processes that died while no other process was running, so that their znodes do not look like
-        live brokers.
+        """End sessions of processes that died while no other process was running, and delete their ephemeral znodes,
+        which would look like live brokers.
         """
         self._read_sessions()
         for number in self._tree.sessions():

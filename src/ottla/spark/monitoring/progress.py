@@ -1,5 +1,6 @@
-"""The progress of one micro-batch, parsed from the JSON of Spark's StreamingQueryProgress. It may come from any source,
-with or without Spark Connect.
+"""The progress of one micro-batch, parsed from the JSON of Spark's StreamingQueryProgress.
+
+The query may read from any sources, and may run with or without Spark Connect.
 
 The lag of a query is known for sources that report both `endOffset` and `latestOffset` in the form of Spark's Kafka
 connector, `{"topic": {"0": 12}}`, such as format("ottla") and format("kafka").

@@ -67,7 +67,7 @@ SQL_OPTIONS: Final = (
 DRIVERS: Final = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 ROWS_AT_ONCE: Final = 5_000
 TRIES: Final = 5
-"""Maximum number of attempts of a transaction that the database rolls back because of other transactions."""
+"""Maximum number of attempts at a transaction that the database rolls back because of other transactions."""
 CONNECT_SECONDS: Final = 30
 """The connect timeout in seconds if the URL has no connect_timeout. The drivers' own defaults may be minutes."""
 SINK_ID_LENGTH: Final = 160

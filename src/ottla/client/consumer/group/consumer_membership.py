@@ -331,13 +331,11 @@ class ConsumerMembership(Membership):
             except errors.UnsupportedVersionError as error:
                 self._fail(errors.UnsupportedVersionError(f"{self.unsupported}: {error}"))
             except errors.KafkaError as error:
-                log.debug(
-                    "group %s: cannot send a heartbeat; retrying, unless the error is fatal: %s", self.group_id, error
-                )
                 self._beats.reset()
                 if not error.retriable:
                     self._fail(error)
                 else:
+                    log.debug("group %s: a heartbeat failed; retrying: %s", self.group_id, error)
                     await asyncio.sleep(self.coordinator.retry_backoff)
                     self._hurry.set()
 
@@ -398,7 +396,7 @@ class ConsumerMembership(Membership):
         return LEAVE_STATIC_EPOCH
 
     async def leave(self, operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT) -> None:
-        """Leave the group by a last heartbeat. By default, a static member sends an epoch with which the broker keeps
+        """Leave the group with a last heartbeat. By default, a static member sends an epoch with which the broker keeps
         the assignment until the session timeout. A dynamic member with REMAIN_IN_GROUP sends no heartbeat.
         """
         self._stop_heartbeats()
