@@ -267,8 +267,8 @@ class BrokerConfig(
     sasl_enabled_mechanisms = Option[tuple[str, ...]](
         ("GSSAPI",),
         words(),
-        "SASL mechanisms to enable: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. GSSAPI (Kerberos), the "
-        "default as in Kafka, is not supported.",
+        "SASL mechanisms to enable: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. A SASL listener needs one of "
+        "them; GSSAPI (Kerberos), Kafka's default, is not supported.",
     )
     sasl_mechanism_inter_broker_protocol = Option(
         "GSSAPI",

@@ -157,7 +157,7 @@ class TopicConfig(TableConfig, subject="topic"):
     )
     delete_retention_ms = Option(DAY_MS, long_, "Time in milliseconds to retain the tombstones of a compacted topic.")
     file_delete_delay_ms = Option(
-        60_000, long_, "Time in milliseconds before the files of a deleted segment are removed."
+        60_000, long_, "Time in milliseconds before the files of a deleted segment or partition are removed."
     )
     flush_messages = Option(
         LONG_MAX, integer(1, LONG_MAX), "Number of records after which the log is flushed with fsync."

@@ -181,8 +181,8 @@ def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
 
 
 def _lz4_block(raw: memoryview, level: int | None) -> bytes:
-    """Compress one raw block. Kafka's levels are those of high compression; without a level, Kafka also uses the fast
-    mode.
+    """Compress one block, without a frame: in the fast mode if `level` is None, otherwise with high compression (levels
+    below 3 count as 3). Kafka does the same.
     """
     import cramjam
 

@@ -118,7 +118,9 @@ COMMAND = Command(
             run,
             (
                 *PLACE,
-                Repeatable("--topic TOPIC", "topic to write (default: all topics with ottla.table.format)"),
+                Repeatable(
+                    "--topic TOPIC", "topic whose table is written (default: all topics with ottla.table.format)"
+                ),
                 Flag("--once", "write all committed records that are not in the tables yet, and exit"),
                 Flag("--until-eof", "stop also at the end of standard input, as brokers require; ignored with --once"),
             ),

@@ -105,8 +105,8 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_modified(self) -> bool:
-        """Whether the value is set on the resource itself, and not inherited, such as that of a topic from its broker,
-        or that of a broker from its configuration file or the default of all brokers.
+        """Whether the value is set on the resource itself. Inherited values do not count: a topic inherits from its
+        broker, a broker from its configuration file and from the default of all brokers.
         """
         return self.source not in INHERITED if self.own_source is None else self.source == self.own_source
 

@@ -68,7 +68,7 @@ class DynamicConfigStore:
             yield
 
     async def refresh(self, paths: Sequence[str]) -> None:
-        """Read entities again, for recent changes by other brokers.
+        """Read entities again, to pick up recent changes by other brokers.
 
         If the store fails or does not respond within REFRESH_SECONDS, log a warning and keep the last known configs.
         """

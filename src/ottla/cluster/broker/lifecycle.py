@@ -175,9 +175,8 @@ class BrokerLifecycle:
             try:
                 remaining = await self._request_controlled_shutdown(own)
             except KafkaError as error:
-                log.warning(
-                    "The request of a controlled shutdown to the controller failed (%d retries left): %s", left, error
-                )
+                outcome = f"retrying ({left} retries left)" if left else "stopping without moving the remaining leaders"
+                log.warning("Controlled shutdown request to the controller failed; %s: %s", outcome, error)
             else:
                 if not remaining:
                     return

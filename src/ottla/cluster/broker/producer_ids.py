@@ -59,7 +59,7 @@ class ProducerIds:
             return producer_id
 
     async def is_allocated(self, producer_id: int) -> bool:
-        """Return whether any broker has allocated this id; if the store is unreachable, whether that is plausible.
+        """Return whether any broker has allocated this id. If the store is unreachable, accept UNSEEN_IDS further ids, too.
 
         Concurrent calls share one read of the store.
         """
@@ -75,7 +75,12 @@ class ProducerIds:
         try:
             self.end = max(self.end, _end(await self._store.get(znodes.PRODUCER_ID_BLOCK)))
         except MetadataStoreError as error:
-            log.warning("Cannot read the last allocated producer id, so plausible ids are accepted: %s", error)
+            log.warning(
+                "Cannot read the last allocated producer id from the metadata store; until that succeeds, batches with"
+                " producer ids below %d are accepted: %s",
+                self.end + UNSEEN_IDS,
+                error,
+            )
             return False
         finally:
             self._refreshing = None

@@ -41,7 +41,7 @@ NOT_THERE: Final = (
 
 
 class StateApi(NamedTuple):
-    """One of the APIs of the share coordinator."""
+    """One of the APIs of the share coordinator: its request, the module of its messages, and the version to send."""
 
     request: Callable[..., Request[Any]]
     messages: ModuleType

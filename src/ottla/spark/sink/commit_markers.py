@@ -46,7 +46,7 @@ def locked_marker(connection: sa.Connection, task: Task, table: str) -> Marker:
 
 
 def mark(connection: sa.Connection, task: Task, table: str, rows: int) -> None:
-    """Store the task's marker: it has written this micro-batch with this number of rows."""
+    """Update the task's marker, which `locked_marker` has created: it has written `rows` rows of this micro-batch."""
     here = _line_of(task, table)
     connection.execute(sa.update(BATCHES).where(here).values(batch_id=task.batch_id, row_count=rows))
 

@@ -144,7 +144,7 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     def reset(self) -> None:
-        """Forget the membership: the next poll of a subscription joins as a new member."""
+        """Forget the membership: the next poll with a subscription joins as a new member."""
 
     # Common parts
 

@@ -50,7 +50,7 @@ class ShareFetcher:
         self.metadata = metadata
         self.poll_trigger = poll_trigger
         self.acquired: deque[AcquiredRecords] = deque()
-        """Records that poll() has not returned yet: per broker at most one response."""
+        """Records that poll() has not returned yet: those of at most one response per broker."""
         self.lock_timeout_ms: int | None = None
         """The duration of acquisition locks in milliseconds, from the last response that contained it."""
         self._member_id = member_id
