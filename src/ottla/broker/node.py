@@ -137,7 +137,10 @@ class _Process:
             began = loop.time()
             code = await self._process.wait()
             if code == 0:
-                log.warning("Broker %s was stopped; the other brokers of the node continue", self._id)
+                log.warning(
+                    "Broker %s has stopped cleanly, so it is not restarted; the other brokers of the node continue",
+                    self._id,
+                )
                 return
             ran = loop.time() - began
             while True:

@@ -125,7 +125,13 @@ class BackgroundTasks:
             except DiskFailedError as error:
                 partition.fail(error)
             except KafkaError as error:
-                failures_log.error("%s", error)  # the disk would fill up if the others had to wait for this one
+                # the disk would fill up if the others had to wait for this one
+                failures_log.error(
+                    "Cannot apply the retention of %s; retrying in %g s: %s",
+                    partition.topic_partition,
+                    self._live.current.log_retention_check_interval_ms / 1000,
+                    error,
+                )
 
     def _in_service(self) -> list[Partition]:
         return [partition for partition in self._partitions if not partition.closed]
@@ -151,7 +157,9 @@ class BackgroundTasks:
         if isinstance(error, DiskFailedError):
             self._partitions.fail_directory(log_dir, error)
         else:
-            failures_log.error("%s", error)
+            failures_log.error(
+                "Background task in log directory %s failed; its next run tries again: %s", log_dir.path, error
+            )
 
     def check_isr(self) -> None:
         """Request to remove followers that have fallen behind from the ISRs, and to add those that have caught up.
@@ -193,7 +201,12 @@ class BackgroundTasks:
             try:
                 partition.log.close_idle()
             except KafkaError as error:
-                failures_log.error("%s", error)
+                failures_log.error(
+                    "Cannot close the idle files of %s; retrying in %g s: %s",
+                    partition.topic_partition,
+                    REST_MS / 1000,
+                    error,
+                )
 
     async def compact(self, log_dir: LogDir) -> None:
         """Compact the logs of a directory one after the other until none is dirty enough, or a pass makes no progress.

@@ -118,7 +118,10 @@ class Telemetry:
             except Exception:
                 # a failing receiver must affect neither the broker nor the client
                 log.exception(
-                    "A receiver in metric.reporters failed to process the metrics of client_id=%s", client.client_id
+                    "The receiver %s in metric.reporters cannot process the metrics of client_id=%s; it loses them, "
+                    "and the client's next push is passed to it again",
+                    getattr(receiver, "__qualname__", receiver),
+                    client.client_id,
                 )
 
     def _check_interval(self, state: _ClientState, terminating: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from ottla import errors
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image.cluster_image import NO_LEADER
-from ottla.logs import RateLimitFilter
+from ottla.logs import RateLimitFilter, listed
 from ottla.records import any_magic
 from ottla.remote_log.metadata_records import decode_event, encode_event, metadata_partition
 from ottla.remote_log.metadata_store import RemotePartitionMetadataStore
@@ -73,7 +73,11 @@ class MetadataPartition:
             event = decode_event(value or b"")
         except errors.KafkaError as error:
             log.error(
-                "Skipping malformed record at offset %d of __remote_log_metadata-%d: %s", offset, self.number, error
+                "Skipping malformed record at offset %d of __remote_log_metadata-%d, so its change of a segment in "
+                "remote storage is not applied: %s",
+                offset,
+                self.number,
+                error,
             )
             return
         if event is None:
@@ -248,8 +252,14 @@ class RemoteLogMetadataManager:
                     await self._catch_up(metadata, partition)
                 failures = 0
             except errors.KafkaError as error:
-                reads_log.warning("Cannot read __remote_log_metadata; retrying: %s", error)
-                await asyncio.sleep(backoff.backoff(failures))
+                delay = backoff.backoff(failures)
+                reads_log.warning(
+                    "Cannot read the partitions of __remote_log_metadata that this broker leads; retrying in %.2f s: "
+                    "%s",
+                    delay,
+                    error,
+                )
+                await asyncio.sleep(delay)
                 failures += 1
                 continue
             await self._new_records.wait()
@@ -292,13 +302,16 @@ class RemoteLogMetadataManager:
             if failed is None:
                 failures = 0
                 continue
+            delay = backoff.backoff(failures)
             reads_log.log(
                 logging.DEBUG if failures == 0 else logging.WARNING,
-                "Cannot read __remote_log_metadata from broker %d; retrying: %s",
+                "Cannot read partitions %s of __remote_log_metadata from broker %d; retrying in %.2f s: %s",
+                listed(sorted(partitions)),
                 leader,
+                delay,
                 failed,
             )
-            await asyncio.sleep(backoff.backoff(failures))
+            await asyncio.sleep(delay)
             failures += 1
 
     async def _apply(

@@ -224,26 +224,30 @@ class RemoteLogManager:
                 failures = 0
             except NotLeaderOrFollowerError as error:
                 log.info(
-                    "Copying segments of %s to remote storage was interrupted; retrying if this broker still leads the "
-                    "partition: %s",
+                    "Copying segments of %s to remote storage was interrupted; retrying in %g s if this broker still "
+                    "leads the partition: %s",
                     partition.topic_partition,
+                    delay,
                     error,
                 )
             except KafkaError as error:
                 level = logging.DEBUG if failures % WARN_EVERY else logging.WARNING
+                delay = min(delay, backoff.backoff(failures))
                 log.log(
                     level,
-                    "Cannot copy segments of %s to remote storage, or delete them there; retrying: %s",
+                    "Cannot copy segments of %s to remote storage, or delete expired ones there; retrying in "
+                    "%.1f s: %s",
                     partition.topic_partition,
+                    delay,
                     error,
                 )
-                delay = min(delay, backoff.backoff(failures))
                 failures += 1
             except Exception:
                 # a bug must not stop the copying of a partition for ever: its disk would fill up
                 log.exception(
-                    "Cannot copy segments of %s to remote storage, or delete them there; retrying",
+                    "Cannot copy segments of %s to remote storage, or delete expired ones there; retrying in %g s",
                     partition.topic_partition,
+                    delay,
                 )
                 failures += 1
             await asyncio.sleep(delay)
@@ -473,19 +477,20 @@ class RemoteLogManager:
                 async with asyncio.timeout(self._config().remote_log_manager_task_interval_ms / 1000):
                     await self._topics_deleted.wait()
             self._topics_deleted.clear()
-            for delete in (self._deleter.delete_abandoned, self._delete_orphans):
+            for delete, what in (
+                (self._deleter.delete_abandoned, "unfinished copies"),
+                (self._delete_orphans, "segments of deleted topics"),
+            ):
+                retry_seconds = self._config().remote_log_manager_task_interval_ms / 1000
                 try:
                     await delete()
                 except KafkaError as error:
                     log.warning(
-                        "Cannot delete unfinished copies or segments of deleted topics in remote storage; retrying: %s",
-                        error,
+                        "Cannot delete %s in remote storage; retrying within %g s: %s", what, retry_seconds, error
                     )
                 except Exception:
                     # a bug must not stop the deletion for ever
-                    log.exception(
-                        "Cannot delete unfinished copies or segments of deleted topics in remote storage; retrying"
-                    )
+                    log.exception("Cannot delete %s in remote storage; retrying within %g s", what, retry_seconds)
 
     async def _delete_orphans(self) -> None:
         image = self._image()

@@ -58,10 +58,10 @@ class SegmentDeleter:
         if len(self._abandoned) > MAX_ABANDONED:
             forgotten = self._abandoned.pop(next(iter(self._abandoned)))
             log.warning(
-                "More than %d unfinished copies wait to be deleted; forgetting the oldest, %s. Its objects may remain "
-                "in remote storage: delete them by hand if the segment is not in __remote_log_metadata",
-                MAX_ABANDONED,
+                "The objects of the unfinished copy %s may stay in remote storage: this broker no longer tries to "
+                "delete them, because more than %d unfinished copies wait to be deleted",
                 object_name(forgotten, RemoteFile.LOG),
+                MAX_ABANDONED,
             )
 
     async def delete_abandoned(self) -> None:

@@ -18,6 +18,7 @@ from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
 from ottla.cluster.interbroker.client import RequestSender
 from ottla.cluster.interbroker.request_batcher import RequestBatcher
 from ottla.errors import KafkaError, NotControllerError, UnknownTopicOrPartitionError, for_code
+from ottla.logs import listed
 from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionBrokerState,
@@ -117,7 +118,17 @@ class AlterPartitionManager:
         except KafkaError as error:
             self._failures += 1
             level = logging.WARNING if self._failures == FAILURES_TO_WARN else logging.DEBUG
-            log.log(level, "ISR updates to controller %d (-1: none) failed; retrying: %s", controller_id, error)
+            partitions = listed([update.tp for update in updates])
+            if controller_id < 0:
+                log.log(level, "Cannot update the ISR of %s: the cluster has no controller; retrying", partitions)
+            else:
+                log.log(
+                    level,
+                    "Cannot update the ISR of %s at controller %d; retrying: %s",
+                    partitions,
+                    controller_id,
+                    error,
+                )
             raise
         self._failures = 0
         return answers

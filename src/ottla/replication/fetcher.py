@@ -332,13 +332,14 @@ class ReplicaFetcher:
 
     async def _back_off(self, error: KafkaError) -> None:
         """Log the failure of a request, and wait for the backoff, which grows with each consecutive failure."""
+        delay = self._backoff.backoff(self._failures)
         log.log(
             logging.WARNING if self._failures == 0 else logging.DEBUG,
-            "Cannot fetch from broker %d; retrying: %s",
+            "Cannot fetch from broker %d; retrying in %.2f s: %s",
             self._leader,
+            delay,
             describe(error),
         )
-        delay = self._backoff.backoff(self._failures)
         self._failures += 1
         await asyncio.sleep(delay)
 

@@ -193,14 +193,21 @@ class Follower:
 
     def _truncate_to(self, offset: int) -> None:
         log = self.partition.log
-        level = logging.WARNING if offset < log.high_watermark else logging.INFO
-        logger.log(
-            level,
-            "Truncating %s to offset %d to match its leader (high watermark %d)",
-            self.tp,
-            offset,
-            log.high_watermark,
-        )
+        if offset < log.high_watermark:
+            logger.warning(
+                "Truncating %s to offset %d to match its leader: committed records below the high watermark %d are "
+                "deleted from this replica",
+                self.tp,
+                offset,
+                log.high_watermark,
+            )
+        else:
+            logger.info(
+                "Truncating %s to offset %d to match its leader (high watermark %d)",
+                self.tp,
+                offset,
+                log.high_watermark,
+            )
         log.truncate_to(offset)
         self.has_truncated = True
 

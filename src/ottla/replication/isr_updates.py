@@ -71,6 +71,6 @@ async def submit_until_settled(
             log.info("ISR of %s is not changed to %s, because the partition has changed: %s", tp, isr, error.name)
             return None
         except errors.KafkaError as error:
-            log.warning("Cannot change the ISR of %s to %s; retrying: %s", tp, isr, error)
+            log.warning("Cannot change the ISR of %s to %s; retrying in %g s: %s", tp, isr, RETRY_SECONDS, error)
             await asyncio.sleep(RETRY_SECONDS)
     return None

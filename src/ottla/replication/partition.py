@@ -306,7 +306,12 @@ class Partition:
         if self._closed:
             return
         if isinstance(error, DiskFullError) and len(self.image.isr) <= 1:
-            full_log.warning("Cannot append to %s; retrying: %s", self.topic_partition, error)
+            full_log.warning(
+                "Cannot write appended records of %s; retrying in %g s: %s",
+                self.topic_partition,
+                FULL_RETRY_SECONDS,
+                error,
+            )
             asyncio.get_running_loop().call_later(FULL_RETRY_SECONDS, retry)
         else:
             self.fail(error)
@@ -465,7 +470,7 @@ class Partition:
             return  # it was moved to another directory meanwhile
         self._flush = None
         if isinstance(error, ResourcesExhaustedError):
-            full_log.warning("Cannot flush %s; retrying: %s", self.topic_partition, error)
+            full_log.warning("Cannot flush %s; retrying in %g s: %s", self.topic_partition, FLUSH_RETRY_SECONDS, error)
             asyncio.get_running_loop().call_later(FLUSH_RETRY_SECONDS, self._flush_again)
             return
         if error is not None:

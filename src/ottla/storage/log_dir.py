@@ -326,7 +326,9 @@ class LogDir:
 
     def _add_loaded(self, tp: TopicPartition, loaded: Log | errors.KafkaStorageError) -> None:
         if isinstance(loaded, errors.KafkaStorageError):
-            log.error("Cannot open the log of %s, so this broker does not serve the partition: %s", tp, loaded)
+            log.error(
+                "Cannot open the log of %s, so this broker does not serve the partition until a restart: %s", tp, loaded
+            )
             self.failed[tp] = loaded
             return
         high_watermark = max(self.high_watermarks.get(tp, 0), loaded.local_log_start_offset)

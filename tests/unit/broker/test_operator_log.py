@@ -229,8 +229,8 @@ def test_changes_of_leaders_and_isr_during_a_restart_are_logged(
     assert broker_log.lines() == [
         "INFO broker: Stopped broker 1 in N s",
         "INFO broker: Stopping broker 1",
-        "INFO cluster: Controlled shutdown: moved 1 of 1 leaders in N s",
-        "INFO cluster: Controlled shutdown: moving 1 leaders to other brokers",
+        "INFO cluster: Controlled shutdown of broker 1: moved 1 of 1 leaders in N s",
+        "INFO cluster: Controlled shutdown of broker 1: moving 1 leaders to other brokers",
         "INFO controller: Controlled shutdown of broker 1: moving its leaders to other brokers",
         "INFO controller: Live brokers: [0]; registered: [], left: [1]",
         "INFO controller: a-0 is still led by broker 0: epoch=1 isr=[0] replicas=[0, 1] (controlled shutdown)",
@@ -264,10 +264,10 @@ def test_start_and_stop_are_logged_with_version_configs_and_duration(broker_log:
         "INFO broker: Broker 0 serves clients at PLAINTEXT://127.0.0.1:PORT: partitions=0 cluster=ID controller=0, "
         "started in N s",
         "INFO broker: Starting broker 0: VERSION",
-        "INFO controller: Elected as controller with epoch=1",
+        "INFO controller: Elected broker 0 as controller: epoch=1",
     ]
     assert broker_log.lines() == [
         "INFO broker: Stopped broker 0 in N s",
         "INFO broker: Stopping broker 0",
-        "INFO controller: Resigned as controller",
+        "INFO controller: Broker 0 is no longer the controller: epoch=1",
     ]

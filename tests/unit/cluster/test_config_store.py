@@ -41,7 +41,7 @@ def test_refresh_reads_another_brokers_last_change(
         paused.pause()
         monkeypatch.setattr(config_store, "REFRESH_SECONDS", 0.01)
         await DynamicConfigStore(paused, cache).refresh([path])
-        assert "Cannot read dynamic configs; using the last known ones: no response within 0.01 s" in caplog.text
+        assert f"Cannot read the dynamic configs of {path}; using the last known ones: no response" in caplog.text
 
     asyncio.run(test())
 

@@ -47,8 +47,9 @@ class DynamicBrokerConfig:
         except ConfigurationError as error:
             # the configs were validated when they were set, but this broker's file may conflict with them
             log.error(
-                "Not applying the stored dynamic configs of this broker, because they conflict with its properties "
-                "file: %s. Correct them with `ottla configs`, or correct the file and restart the broker.",
+                "Cannot apply the dynamic configs of this broker, because they conflict with its properties file: %s. "
+                "The current configs stay in use until you correct the dynamic ones with `ottla configs`, or correct "
+                "the file and restart the broker.",
                 error.message,
             )
             return False

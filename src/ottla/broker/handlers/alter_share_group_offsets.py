@@ -34,6 +34,7 @@ async def handle(request: m.AlterShareGroupOffsetsRequest, context: RequestConte
     ends = await end_offsets(
         context.broker,
         (TopicPartition(t.topic_name, p.partition_index) for t in request.topics for p in t.partitions),
+        f"not altering the offsets of share group {request.group_id} in the partitions that it leads",
     )
     altered = OffsetAlteration(request.group_id, context, ends)
     answers = []

@@ -71,7 +71,11 @@ async def _topic(
             for p in partitions
         ]
         return m.DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=answers)
-    ends = await end_offsets(context.broker, (TopicPartition(name, p) for p in partitions))
+    ends = await end_offsets(
+        context.broker,
+        (TopicPartition(name, p) for p in partitions),
+        f"reporting no lag of share group {group_id} in the partitions that it leads",
+    )
     answers = list(
         await asyncio.gather(
             *(

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from ottla.broker.broker_context import BrokerContext
 from ottla.cluster.interbroker.end_offsets import end_offsets_from
 from ottla.errors import KafkaError
+from ottla.logs import listed
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.metrics")
@@ -92,5 +93,11 @@ async def _ends(context: BrokerContext, leader: int, partitions: set[TopicPartit
             context.inter_broker, leader, partitions, timeout=TIMEOUT_SECONDS, purpose=PURPOSE
         )
     except KafkaError as error:
-        log.debug("Cannot compute the lag of groups on partitions led by broker %d: %s", leader, error)
+        log.debug(
+            "Cannot look up end offsets at broker %d; the metrics lack the lag of groups on partitions it leads (%s): "
+            "%s",
+            leader,
+            listed(sorted(partitions)),
+            error,
+        )
         return {}

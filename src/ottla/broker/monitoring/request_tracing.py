@@ -83,7 +83,10 @@ class TracedDispatch(Dispatch):
         except MalformedMessageError:
             return super().__call__(frame, connection)
         except Exception:  # no error of a batch or an exporter may make a request fail
-            log.exception("Cannot create the OpenTelemetry span of a request; processing the request without it")
+            log.exception(
+                "Cannot create the OpenTelemetry span of a request from %s; processing the request without it",
+                connection.peer,
+            )
             return super().__call__(frame, connection)
         if self._loop_time is not None:
             span.set_attribute("kafka.request.queue_ms", (began - self._loop_time.woken_at) * 1000)
@@ -151,7 +154,12 @@ def _end(span: Span, reply: Reply, header: RequestHeader) -> None:
             span.set_status(Status(StatusCode.ERROR))
         span.end()
     except Exception:
-        log.exception("Cannot complete the OpenTelemetry span of a request; sending the response nevertheless")
+        log.exception(
+            "Cannot complete the OpenTelemetry span of a request (api_key=%d client_id=%s), so the span may be "
+            "missing; sending the response nevertheless",
+            header.api_key,
+            header.client_id,
+        )
 
 
 def _fail(span: Span, error: BaseException) -> None:

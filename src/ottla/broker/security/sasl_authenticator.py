@@ -201,7 +201,12 @@ class SaslAuthenticator:
 
     async def _fail(self, answer: Reply, connection: Connection, why: str) -> Reply:
         connection.listener.counts.failed_authentication += 1
-        log.warning("Authentication of %s on listener %s failed: %s", connection.peer, connection.listener.name, why)
+        log.warning(
+            "Authentication of %s on listener %s failed; closing the connection: %s",
+            connection.peer,
+            connection.listener.name,
+            why,
+        )
         await asyncio.sleep(self._delay)
         raise CloseConnectionError(why, answer)
 

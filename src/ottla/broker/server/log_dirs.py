@@ -91,5 +91,10 @@ class LogDirs(list[LogDir]):
             try:
                 log_dir.close()
             except KafkaError as error:
-                log.error("%s", error)  # the other log directories are closed nevertheless
+                # the other log directories are closed nevertheless
+                log.error(
+                    "Cannot close log directory %s, so the next start may have to recover its logs: %s",
+                    log_dir.path,
+                    error,
+                )
         self.clear()

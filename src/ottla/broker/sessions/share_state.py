@@ -16,6 +16,7 @@ from ottla.coordinator.group.share import share_group_records
 from ottla.coordinator.group.share.share_group import ShareGroup
 from ottla.coordinator.share_partition.share_state_records import UNINITIALIZED, ShareKey
 from ottla.errors import KafkaError
+from ottla.logs import listed
 from ottla.model import SHARE_GROUP_STATE, TopicIdPartition, TopicPartition
 
 log = logging.getLogger("ottla.coordinator.group")
@@ -78,9 +79,9 @@ async def _initialize(broker: BrokerContext, group: ShareGroup, new: list[TopicI
         await record_initialized(broker, group.id, new)
     except KafkaError as error:
         log.warning(
-            "Cannot initialize %d share partitions of share group %s; the next heartbeat tries again: %s",
-            len(new),
+            "Cannot initialize share partitions of share group %s (%s); the next heartbeat tries again: %s",
             group.id,
+            listed([f"{broker.image.names.get(tip.topic_id, tip.topic_id)}-{tip.partition}" for tip in new]),
             error,
         )
 
@@ -95,10 +96,13 @@ async def record_initialized(broker: BrokerContext, group_id: str, new: Iterable
         )
 
 
-async def end_offsets(broker: BrokerContext, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+async def end_offsets(
+    broker: BrokerContext, partitions: Iterable[TopicPartition], without: str
+) -> dict[TopicPartition, int]:
     """Return the high watermarks of partitions, from this broker or from other leaders.
 
-    Partitions without an available leader are left out.
+    Partitions without an available leader are left out. `without`: what the caller does with those whose leader does
+    not respond, for the log.
     """
     ends: dict[TopicPartition, int] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
@@ -109,23 +113,25 @@ async def end_offsets(broker: BrokerContext, partitions: Iterable[TopicPartition
             ends[tp] = led.high_watermark
         elif image is not None and image.leader not in (-1, broker.broker_id):
             by_leader.setdefault(image.leader, []).append(tp)
-    for remote in await asyncio.gather(*(_remote_ends(broker, leader, led) for leader, led in by_leader.items())):
+    for remote in await asyncio.gather(
+        *(_remote_ends(broker, leader, led, without) for leader, led in by_leader.items())
+    ):
         ends |= remote
     return ends
 
 
 async def _remote_ends(
-    broker: BrokerContext, leader: int, partitions: list[TopicPartition]
+    broker: BrokerContext, leader: int, partitions: list[TopicPartition], without: str
 ) -> dict[TopicPartition, int]:
     timeout = broker.config.offsets_commit_timeout_ms / 1000
     try:
         return await end_offsets_from(broker.inter_broker, leader, partitions, timeout=timeout, purpose="share-state")
     except KafkaError as error:
         log.warning(
-            "Cannot look up the end offsets of %d partitions at broker %d, so their lag is not reported or their "
-            "offsets are not altered: %s",
-            len(partitions),
+            "Cannot look up end offsets at broker %d; %s (%s): %s",
             leader,
+            without,
+            listed(partitions),
             error,
         )
         return {}

@@ -27,6 +27,7 @@ from ottla.cluster.store.metadata_store import (
     put,
 )
 from ottla.errors import UnknownTopicOrPartitionError
+from ottla.logs import listed
 
 log = logging.getLogger("ottla.cluster")
 
@@ -77,7 +78,7 @@ class DynamicConfigStore:
                 await self._read_entities(paths)
         except (TimeoutError, MetadataStoreError) as error:
             reason = str(error) or f"no response within {REFRESH_SECONDS:g} s"
-            log.warning("Cannot read dynamic configs; using the last known ones: %s", reason)
+            log.warning("Cannot read the dynamic configs of %s; using the last known ones: %s", listed(paths), reason)
 
     async def set_topic(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace the configs of a topic, which the caller has validated.

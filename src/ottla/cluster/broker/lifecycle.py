@@ -159,11 +159,17 @@ class BrokerLifecycle:
             return  # another broker has this id now
         began, led = time.monotonic(), self._led(self.metadata_cache.image)
         if led:
-            log.info("Controlled shutdown: moving %d leaders to other brokers", led)
+            log.info("Controlled shutdown of broker %d: moving %d leaders to other brokers", self._broker_id, led)
         await self._move_leaders(own)
         if led:
             seconds, remaining = time.monotonic() - began, self._led(self.metadata_cache.image)
-            log.info("Controlled shutdown: moved %d of %d leaders in %.2f s", led - remaining, led, seconds)
+            log.info(
+                "Controlled shutdown of broker %d: moved %d of %d leaders in %.2f s",
+                self._broker_id,
+                led - remaining,
+                led,
+                seconds,
+            )
 
     def _led(self, image: ClusterImage) -> int:
         """Return the number of partitions that this broker leads."""
@@ -180,11 +186,24 @@ class BrokerLifecycle:
             else:
                 if not remaining:
                     return
-                log.warning(
-                    "The controller could not move %d leaders of this broker to other in-sync replicas: %s",
-                    len(remaining),
-                    listed(remaining),
-                )
+                if left:
+                    log.warning(
+                        "The controller could not move %d leaders of broker %d to other in-sync replicas; retrying in "
+                        "%g s (%d retries left): %s",
+                        len(remaining),
+                        own.id,
+                        config.controlled_shutdown_retry_backoff_ms / 1000,
+                        left,
+                        listed(remaining),
+                    )
+                else:
+                    log.warning(
+                        "The controller could not move %d leaders of broker %d to other in-sync replicas; this broker "
+                        "stops nevertheless, and these partitions may have no leader then: %s",
+                        len(remaining),
+                        own.id,
+                        listed(remaining),
+                    )
             if left and await self.metadata_cache.wait_for(
                 self._is_last, config.controlled_shutdown_retry_backoff_ms / 1000
             ):
@@ -218,7 +237,14 @@ class BrokerLifecycle:
             try:
                 return await self._report(partitions)
             except (MetadataStoreError, NotControllerError) as error:
-                log.warning("Cannot report %d offline replicas to the controller; retrying: %s", len(partitions), error)
+                log.warning(
+                    "Cannot report the offline replicas of broker %d to the controller, so they may still be leaders; "
+                    "retrying in %g s (%s): %s",
+                    self._broker_id,
+                    RETRY_SECONDS,
+                    listed(sorted(partitions)),
+                    error,
+                )
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _report(self, partitions: Collection[TopicPartition]) -> None:

@@ -93,7 +93,10 @@ class ProducerIds:
         """
         if producer_id >= MAX_PLAUSIBLE_ID:
             log.error(
-                "Ignoring producer_id=%d in a log: it is too high to have been allocated by a broker", producer_id
+                "Not advancing the producer id allocator past producer_id=%d, which is in a log of this broker: no "
+                "broker can have allocated an id of %d or more",
+                producer_id,
+                MAX_PLAUSIBLE_ID,
             )
             return
         while _end(node := await self._store.get(znodes.PRODUCER_ID_BLOCK)) <= producer_id:

@@ -85,7 +85,9 @@ class Registration:
             try:
                 await self._register(self._broker)
             except MetadataStoreError as error:
-                log.warning("Cannot register this broker again; retrying: %s", error)
+                log.warning(
+                    "Cannot register broker %d again; retrying in %g s: %s", self._broker.id, RETRY_SECONDS, error
+                )
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             return

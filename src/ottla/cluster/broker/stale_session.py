@@ -50,7 +50,7 @@ class StaleSessionCleaner:
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
-            log.debug("Cannot delete %s: %s", self._path, error)
+            log.debug("Cannot delete session file %s; the next start ends that session again: %s", self._path, error)
 
     def _read(self) -> Session | None:
         try:
@@ -73,7 +73,8 @@ class StaleSessionCleaner:
             draft.replace(self._path)
         except OSError as error:
             log.warning(
-                "Cannot store the ZooKeeper session; after a crash, this broker has to wait until the session expires: "
-                "%s",
+                "Cannot store the ZooKeeper session in %s; if this broker crashes, its next start has to wait until "
+                "the session expires: %s",
+                self._path,
                 error,
             )

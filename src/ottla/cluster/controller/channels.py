@@ -249,6 +249,15 @@ class _Channel:
         if isinstance(error, KafkaError):
             # a broker that is starting or stopping does not listen for a moment
             level = logging.WARNING if failures == REPORTED_FAILURES else logging.DEBUG
-            log.log(level, "Cannot send metadata to broker %d; retrying: %s", self._broker.id, error)
+            log.log(
+                level,
+                "Cannot send metadata to broker %d; retrying, and until that succeeds its metadata is outdated: %s",
+                self._broker.id,
+                error,
+            )
         else:
-            log.error("Cannot send metadata to broker %d; retrying", self._broker.id, exc_info=error)
+            log.error(
+                "Cannot send metadata to broker %d; retrying, and until that succeeds its metadata is outdated",
+                self._broker.id,
+                exc_info=error,
+            )

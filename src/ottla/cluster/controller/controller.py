@@ -32,6 +32,7 @@ from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import MetadataStore, MetadataStoreError, put
 from ottla.errors import BrokerIdNotRegisteredError, KafkaError, NotControllerError, StaleBrokerEpochError
 from ottla.latency import LatencyHistogram
+from ottla.logs import listed
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.controller")
@@ -160,11 +161,11 @@ class Controller:
             except NotControllerError:
                 return
             except MetadataStoreError as error:
-                log.warning("Cannot read the registered brokers; retrying: %s", error)
+                log.warning("Cannot update the set of live brokers; retrying in %g s: %s", RETRY_SECONDS, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception:
-                log.exception("Cannot read the registered brokers; retrying")
+                log.exception("Cannot update the set of live brokers; retrying in %g s", RETRY_SECONDS)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             await self._brokers_changed.wait()
@@ -281,7 +282,12 @@ class Controller:
             new = set(partitions) - offline
             if not new:
                 return
-            log.warning("Broker %d reports %d offline replicas; electing other leaders", broker_id, len(new))
+            log.warning(
+                "Broker %d reports %d offline replicas; electing other leaders if it leads them: %s",
+                broker_id,
+                len(new),
+                listed(sorted(new)),
+            )
             offline |= new
             image = self._context.image
             try:

@@ -35,6 +35,9 @@ RETRY_SECONDS: Final = 0.1
 """Delay in seconds before the next attempt after an error of the metadata store."""
 
 
+ELECTION: Final = "Controller election"
+
+
 class ControllerTerm(NamedTuple):
     """One controller term: its epoch, and the znode version to check it with."""
 
@@ -68,6 +71,8 @@ class ControllerElection:
         self._end_term = end
         self._decided = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._attempt = ELECTION
+        """What the task does, for log lines."""
 
     async def start(self) -> None:
         """Start to take part in elections.
@@ -96,17 +101,18 @@ class ControllerElection:
                 await self._run_term()
             except (MetadataStoreError, NotControllerError) as error:
                 log.warning(
-                    "Controller election or controller term failed; taking part in the next election: %s", error
+                    "%s failed; taking part in the next election in %g s: %s", self._attempt, RETRY_SECONDS, error
                 )
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:
                 if not self._decided.is_set():
                     raise  # during the broker's start, the caller of `start` gets the error
-                log.exception("Controller election or controller term failed; taking part in the next election")
+                log.exception("%s failed; taking part in the next election in %g s", self._attempt, RETRY_SECONDS)
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _run_term(self) -> None:
         """Try to become the controller if there is none, then wait until the term of the current controller ends."""
+        self._attempt = ELECTION
         deleted = asyncio.Event()
         node = await self._store.get(znodes.CONTROLLER, deleted.set)
         if node is not None and self._decided.is_set() and _is_malformed(node):
@@ -132,13 +138,14 @@ class ControllerElection:
         node = await self._store.get(znodes.CONTROLLER)
         if node is None or _owner(node) != self._broker_id:
             return  # the session has ended already
-        log.info("Elected as controller with epoch=%d", term.epoch)
+        self._attempt = f"Term of broker {self._broker_id} as controller (epoch={term.epoch})"
+        log.info("Elected broker %d as controller: epoch=%d", self._broker_id, term.epoch)
         try:
             await self._start_term(term)
             self._decided.set()
             await self._wait_deleted(node.created)
         finally:
-            log.info("Resigned as controller")
+            log.info("Broker %d is no longer the controller: epoch=%d", self._broker_id, term.epoch)
             await self._end_term()
 
     async def _delete_stale_znode(self) -> None:

@@ -53,9 +53,17 @@ class PreferredLeaderRebalance:
                 if strayed:
                     await self._controller.elect(Reason.PREFERRED, strayed)
             except KafkaError as error:
-                log.warning("Cannot elect preferred leaders; retrying: %s", error)
+                log.warning(
+                    "Cannot elect preferred leaders; the current leaders stay, and the next check in %g s tries again: "
+                    "%s",
+                    self._interval_seconds,
+                    error,
+                )
             except Exception:
-                log.exception("Cannot elect preferred leaders; retrying")
+                log.exception(
+                    "Cannot elect preferred leaders; the current leaders stay, and the next check in %g s tries again",
+                    self._interval_seconds,
+                )
             await asyncio.sleep(self._interval_seconds)
 
 

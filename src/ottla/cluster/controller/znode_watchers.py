@@ -121,7 +121,8 @@ class ZNodeChangeHandlers:
                     # the znode was created by this controller, which has started or completed the deletion meanwhile
                     continue
                 log.warning(
-                    "Ignoring the topic deletion request %s: the topic does not exist", znodes.delete_topic(name)
+                    "Removing the topic deletion request %s, because the topic does not exist",
+                    znodes.delete_topic(name),
                 )
             await self._remove(znodes.delete_topic(name))
 

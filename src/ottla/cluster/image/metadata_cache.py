@@ -56,7 +56,9 @@ class MetadataCache:
                 except Exception:
                     # the change cannot be undone, so the other listeners must get it
                     log.exception(
-                        "Unexpected error in a listener of metadata changes; it may not have applied this change"
+                        "Unexpected error in %s, which may not have applied a metadata change; the other listeners "
+                        "apply it",
+                        getattr(listener, "__qualname__", listener),
                     )
             self._changed.set()
             self._changed = asyncio.Event()

@@ -159,7 +159,9 @@ def _acl_operations(acls: Iterable[ACL]) -> list[Operation]:
         if znodes.is_valid_name(acl.resource_pattern.resource_name):
             by_pattern.setdefault(acl.resource_pattern, []).append(acl)
         elif acl.permission_type is ACLPermissionType.ALLOW:
-            log.error("Not importing the ACL %s: a znode cannot have the resource's name", acl)
+            log.error(
+                "Not importing the ACL %s, so it allows no access: a znode cannot have the name of its resource", acl
+            )
         else:
             raise StartupError(
                 f"log.dirs: {acl} cannot be stored, because a znode cannot have the resource's name; remove it first"

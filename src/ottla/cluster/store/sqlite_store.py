@@ -383,7 +383,7 @@ class SqliteMetadataStore:
             await self._begin_session()
             log.warning(
                 "Other processes have ended metadata store session %d, because this process sent no heartbeat in time; "
-                "its new session is %d",
+                "registering again with the new session %d",
                 ended.id,
                 self._own.id,
             )

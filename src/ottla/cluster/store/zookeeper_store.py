@@ -435,7 +435,7 @@ class ZooKeeperMetadataStore:
         if session_id is not None and session_id != before:
             self._session_id = session_id
             self.expirations += 1
-            log.warning("ZooKeeper session 0x%x has expired and is replaced by 0x%x", before, session_id)
+            log.warning("ZooKeeper session 0x%x has expired; registering again with session 0x%x", before, session_id)
             for listener in self._listeners:
                 self._start(listener())
         else:

@@ -320,7 +320,11 @@ class GroupRuntime(CoordinatorRuntime):
         try:
             self.execute(group_id, decide())
         except Exception:
-            log.exception("Unexpected error in a timer of group %s; other groups are not affected", group_id)
+            log.exception(
+                "Unexpected error in a timer of group %s; retrying in %g s; other groups are not affected",
+                group_id,
+                RETRY_SECONDS,
+            )
             self._schedule(group_id, self._clock.monotonic() + RETRY_SECONDS)
 
     def _expire_offsets(self) -> None:

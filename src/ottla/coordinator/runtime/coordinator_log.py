@@ -115,7 +115,12 @@ class CoordinatorLog:
                     count += 1
                 except errors.KafkaError as error:
                     tp = TopicPartition(self._topic, index)
-                    log.error("Skipping malformed record at offset %d of %s: %s", record.offset, tp, error)
+                    log.error(
+                        "Skipping malformed record at offset %d of %s, so the state in it is ignored: %s",
+                        record.offset,
+                        tp,
+                        error,
+                    )
         finally:
             self._loading = None
         return count

@@ -170,8 +170,21 @@ class SharePartitionManager:
     def _on_failed_write(
         self, key: ShareKey, led: LoadedPartition, future: asyncio.Future[None], error: errors.KafkaError
     ) -> None:
-        log.warning("Cannot write the state of share partition %s; records may be delivered again: %s", key, error)
         is_fenced = isinstance(error, FENCED)
+        if is_fenced:
+            log.warning(
+                "Dropping the state of share partition %s in memory, because it is outdated; clients have to fetch "
+                "again, and records may be delivered again: %s",
+                key,
+                error,
+            )
+        else:
+            log.warning(
+                "Cannot write the state of share partition %s; acknowledgements in it fail, and their records may be "
+                "delivered again: %s",
+                key,
+                error,
+            )
         if is_fenced and self._loaded.get(key) is led:
             self._drop(key)
         if not future.done():

@@ -142,10 +142,28 @@ class TransactionCompleter:
                 continue
             if isinstance(error, errors.TransactionCoordinatorFencedError):
                 raise error  # another broker completes the transaction
-            log.warning("Cannot write the transaction marker of transactional_id=%s to %s: %s", prepared.id, tp, error)
-            # If the producer epoch in the partition is higher, the marker has been written. A deleted partition needs
-            # none.
-            if not isinstance(error, errors.InvalidProducerEpochError) and self._image().partition(tp) is not None:
+            if isinstance(error, errors.InvalidProducerEpochError):
+                log.info(
+                    "The transaction marker of transactional_id=%s is already in %s, which has a higher producer "
+                    "epoch: %s",
+                    prepared.id,
+                    tp,
+                    error,
+                )
+            elif self._image().partition(tp) is None:
+                log.info(
+                    "Not writing the transaction marker of transactional_id=%s to %s, because the partition was "
+                    "deleted",
+                    prepared.id,
+                    tp,
+                )
+            else:
+                log.warning(
+                    "Cannot write the transaction marker of transactional_id=%s to %s; retrying: %s",
+                    prepared.id,
+                    tp,
+                    error,
+                )
                 unmarked.append(tp)
         return unmarked
 

@@ -30,6 +30,7 @@ from ottla.coordinator.transaction.transaction import (
 )
 from ottla.coordinator.transaction.transaction_completion import TransactionCompleter
 from ottla.coordinator.transaction.transaction_markers import Markers
+from ottla.logs import listed
 from ottla.model import TRANSACTION_STATE, TopicPartition
 
 log = logging.getLogger("ottla.coordinator")
@@ -201,7 +202,10 @@ class TransactionRuntime(CoordinatorRuntime):
                 self._append(transactions.fence(transaction, now, self._version()))
             except errors.KafkaError as error:
                 log.warning(
-                    "Cannot abort timed-out transaction of transactional_id=%s; retrying: %s", transaction.id, error
+                    "Cannot abort timed-out transaction of transactional_id=%s; retrying in %g s: %s",
+                    transaction.id,
+                    self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000,
+                    error,
                 )
             else:
                 log.info(
@@ -225,7 +229,13 @@ class TransactionRuntime(CoordinatorRuntime):
         try:
             self._log.append(ids[0], [records.tombstone(transactional_id) for transactional_id in ids])
         except errors.KafkaError as error:
-            log.warning("Cannot remove %d expired transactional ids; retrying: %s", len(ids), error)
+            log.warning(
+                "Cannot remove %d expired transactional ids; retrying in %g s (%s): %s",
+                len(ids),
+                self._config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000,
+                listed(ids),
+                error,
+            )
             return
         for transactional_id in ids:
             del self.by_id[transactional_id]

@@ -190,7 +190,12 @@ class Listener:
         except OSError as error:
             # For example EMFILE: the peer stays in the backlog. Without a pause, the event loop would try again at
             # once, endlessly.
-            log.error("Listener %s cannot accept connections; retrying: %s", self.name, error.strerror)
+            log.error(
+                "Listener %s cannot accept connections; retrying in %g s: %s",
+                self.name,
+                ACCEPT_BACKOFF_SECONDS,
+                error.strerror,
+            )
             self._accept_later(ACCEPT_BACKOFF_SECONDS)
             return False
         ip = addresses.of_peer(address)

@@ -61,7 +61,13 @@ class StreamsInternalTopics:
         except TopicAlreadyExistsError:
             pass  # another heartbeat was faster
         except KafkaError as error:
-            log.warning("Cannot create internal topic %s of a streams group; retrying later: %s", name, error)
+            log.warning(
+                "Cannot create internal topic %s of a streams group; the group's first heartbeat after %g s tries "
+                "again: %s",
+                name,
+                retry_seconds,
+                error,
+            )
             self._remember(name, error.message or str(error), retry_seconds)
         finally:
             del self._creating[name]
