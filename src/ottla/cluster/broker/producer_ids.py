@@ -59,7 +59,7 @@ class ProducerIds:
             return producer_id
 
     async def is_allocated(self, producer_id: int) -> bool:
-        """Return whether any broker has allocated this id. If the store is unreachable, also accept the next UNSEEN_IDS.
+        """Return whether any broker has allocated this id. If the store is unreachable, accept UNSEEN_IDS further ids.
 
         Concurrent calls share one read of the store.
         """
