@@ -162,7 +162,9 @@ async def _guarded(page: Page, route: Route) -> Response:
     except (KafkaError, TimeoutError) as error:
         return _failure(page, error_page(error, page.console.collector.slow_reason))
     except Exception as error:
-        log.exception("Responding with status 500 to %s %s", page.request.method, page.request.url.path)
+        log.exception(
+            "Unexpected error; responding with status 500 to %s %s", page.request.method, page.request.url.path
+        )
         return _failure(page, error_page(error))
 
 

@@ -45,7 +45,11 @@ class Maintenance:
                 self._expired_ms = self._clock_ms()
                 self._table.expire(self._clock_ms() - self._retention_ms)
         except CommitConflictError as error:
-            log.info("Topic %s: table maintenance is postponed; another writer has committed: %s", self._topic, error)
+            log.info(
+                "Topic %s: maintenance of its table waits for the next flush; another writer has committed: %s",
+                self._topic,
+                error,
+            )
 
     def _compact(self, snapshot: Snapshot) -> None:
         directories: dict[str, list[TableFile]] = defaultdict(list)

@@ -168,7 +168,7 @@ class TableService:
             try:
                 self._discover()
             except KafkaError as error:
-                log.warning("Cannot look up the topics with tables; retrying in a few seconds: %s", error)
+                log.warning("Cannot look up the topics with tables; retrying in %g s: %s", DISCOVERY_SECONDS, error)
             self._discover_at = self._clock() + DISCOVERY_SECONDS
         return sum(task.step() for task in list(self._tasks.values()))
 
@@ -186,7 +186,11 @@ class TableService:
     def _discover(self) -> None:
         topics = {topic.name: topic for topic in self._lookup.topics(self._names)}
         for name in self._tasks.keys() - topics.keys():
-            log.info("Topic %s: no longer writing a table; it was deleted, has no table now, or is not readable", name)
+            log.info(
+                "Topic %s: not writing its table for now, because the topic was deleted, has no ottla.table.format or "
+                "cannot be described",
+                name,
+            )
             del self._tasks[name]
         for name, topic in topics.items():
             task = self._tasks.get(name)

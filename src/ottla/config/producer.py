@@ -258,7 +258,9 @@ class ProducerConfig(ClientConfig, subject="producer"):
             if feature in self.originals:
                 remedies = ", ".join(f"set {option} to {allowed}" for option, _, allowed in conflicts)
                 raise ConfigurationError(f"{listed} cannot be used with {feature}: {remedies}, or leave it out")
-            log.info("Idempotence is disabled, because it cannot be used with %s", listed)
+            log.info(
+                "Idempotence is disabled, because it cannot be used with %s; retries may write records twice", listed
+            )
             self.values["enable.idempotence"] = False
         if self.transactional_id is not None and not self.enable_idempotence:
             raise ConfigurationError("transactional.id needs enable.idempotence")
@@ -275,6 +277,8 @@ class ProducerConfig(ClientConfig, subject="producer"):
                     f" linger.ms + request.timeout.ms, which is {least}"
                 )
             log.warning(
-                "delivery.timeout.ms is raised to %d: it must be at least linger.ms + request.timeout.ms", least
+                "Raising delivery.timeout.ms from %d to %d, because it must be at least linger.ms + request.timeout.ms",
+                self.delivery_timeout_ms,
+                least,
             )
             self.values["delivery.timeout.ms"] = least

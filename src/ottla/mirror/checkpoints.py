@@ -151,7 +151,7 @@ class CheckpointMirror:
         descriptions = await self._target.admin.describe_consumer_groups(groups, errors=failed)
         for group, error in failed.items():
             log.warning(
-                "%s: cannot describe group %s at the target; its offsets are not committed this time: %s",
+                "%s: cannot describe group %s at the target; committing its offsets at the next interval: %s",
                 self._flow.name,
                 group,
                 error,
@@ -188,4 +188,10 @@ def _parsed(kind: type[R], record: ConsumerRecord) -> Iterable[R]:
     try:
         yield kind.parse(record.key, record.value)
     except SerializationError as error:
-        log.warning("Ignoring the record at offset %d of topic %s: %s", record.offset, record.topic, error)
+        log.warning(
+            "Ignoring the malformed record at offset %d of %s-%d: %s",
+            record.offset,
+            record.topic,
+            record.partition,
+            error,
+        )

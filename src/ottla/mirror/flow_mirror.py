@@ -121,7 +121,8 @@ class FlowMirror:
             try:
                 await action()
             except KafkaError as error:
-                log.warning("%s: %s failed; it is repeated every %g s: %s", self.flow.name, what, seconds, error)
+                delay = max(0.0, started + seconds - time.monotonic())
+                log.warning("%s: %s failed; retrying in %.0f s: %s", self.flow.name, what, delay, error)
             await asyncio.sleep(max(0.0, started + seconds - time.monotonic()))
 
     async def _emit_heartbeat(self) -> None:
@@ -143,9 +144,10 @@ class FlowMirror:
                     failures = 0
                     await self._repeat_checkpoints(checkpoints)
             except KafkaError as error:
-                log.warning("%s: cannot translate offsets of groups; retrying: %s", self.flow.name, error)
-            await asyncio.sleep(BACKOFF.backoff(failures))
-            failures += 1
+                delay = BACKOFF.backoff(failures)
+                failures += 1
+                log.warning("%s: cannot translate group offsets; retrying in %.0f s: %s", self.flow.name, delay, error)
+                await asyncio.sleep(delay)
 
     async def _repeat_checkpoints(self, checkpoints: CheckpointMirror) -> None:
         config = self.flow.config

@@ -30,6 +30,7 @@ from ottla.security.acl import (
 log = logging.getLogger("ottla.mirror")
 
 TOPIC_ACLS: Final = ACLFilter(resource_pattern=ResourcePatternFilter(ResourceType.TOPIC))
+NEXT_INTERVAL: Final = "retrying at the next interval"
 Entries = Mapping[str, ConfigEntry]
 
 
@@ -101,7 +102,7 @@ class TopicMirror:
         created = await self._target.admin.create_topics(new_topics, errors=failed, wait_for_metadata=True)
         for name in sorted(created):
             log.info("%s: created topic %s at the target", self._flow.name, name)
-        self._warn(failed, "create topic", TopicAlreadyExistsError)
+        self._warn(failed, "create topic", self._target, self._next_refresh, TopicAlreadyExistsError)
 
     async def _add_partitions(self, topics: Mapping[str, TopicInfo], at_target: dict[str, TopicInfo]) -> None:
         larger = {
@@ -121,7 +122,7 @@ class TopicMirror:
             log.info(
                 "%s: added partitions to topic %s at the target, which has %d now", self._flow.name, name, larger[name]
             )
-        self._warn(failed, "add partitions to topic", InvalidPartitionsError)
+        self._warn(failed, "add partitions to topic", self._target, self._next_refresh, InvalidPartitionsError)
 
     async def sync_configs(self) -> None:
         """Set the configs of the copied topics at the target, and remove those that the source does not set.
@@ -148,7 +149,12 @@ class TopicMirror:
                     resource.name,
                     ", ".join(change),
                 )
-        self._warn({resource.name: error for resource, error in failed.items()}, "change configs of topic")
+        self._warn(
+            {resource.name: error for resource, error in failed.items()},
+            "change configs of topic",
+            self._target,
+            NEXT_INTERVAL,
+        )
 
     def _changes(self, source: Entries, target: Entries) -> dict[str, str | None]:
         """Return the configs to set at the target; None removes one."""
@@ -182,7 +188,8 @@ class TopicMirror:
         resources = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
         failed: Errors = {}
         described = await cluster.admin.describe_configs(resources, errors=failed)
-        self._warn({resource.name: error for resource, error in failed.items()}, "describe configs of topic")
+        problems = {resource.name: error for resource, error in failed.items()}
+        self._warn(problems, "describe configs of topic", cluster, "not copying its configs this time")
         return {resource.name: entries for resource, entries in described.items()}
 
     async def sync_acls(self) -> None:
@@ -205,7 +212,7 @@ class TopicMirror:
             return
         if created:
             log.info("%s: created %d ACLs of topics at the target", self._flow.name, len(created))
-        self._warn(failed, "create ACL")
+        self._warn(failed, "create ACL", self._target, NEXT_INTERVAL)
 
     def _is_acl_copied(self, acl: ACL) -> bool:
         pattern = acl.resource_pattern
@@ -223,10 +230,26 @@ class TopicMirror:
             resource_pattern=ResourcePattern(ResourceType.TOPIC, name),
         )
 
-    def _warn(self, failed: Mapping[object, KafkaError], action: str, *ignored: type[KafkaError]) -> None:
+    @property
+    def _next_refresh(self) -> str:
+        """What happens next after a topic could not be created or expanded at the target."""
+        if self._config.refresh_topics_enabled:
+            return NEXT_INTERVAL
+        return "not retried before a restart, because refresh.topics.enabled=false"
+
+    def _warn(
+        self,
+        failed: Mapping[object, KafkaError],
+        action: str,
+        cluster: Cluster,
+        outcome: str,
+        *ignored: type[KafkaError],
+    ) -> None:
         for name, error in failed.items():
             if not isinstance(error, ignored):
-                log.warning("%s: cannot %s %s: %s", self._flow.name, action, name, error)
+                log.warning(
+                    "%s: cannot %s %s on %s; %s: %s", self._flow.name, action, name, cluster.alias, outcome, error
+                )
 
 
 def matches(pattern: re.Pattern[str] | None, name: str) -> bool:

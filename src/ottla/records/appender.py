@@ -183,7 +183,7 @@ def _guarded(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     try:
         callback(*args, **kwargs)
     except Exception:  # an error in a user's callback must not stop the I/O thread
-        log.exception("A delivery callback of the producer raised an exception, which is ignored")
+        log.exception("Ignoring an exception of the producer's delivery callback %r", callback)
 
 
 class OpenBatch:

@@ -91,7 +91,9 @@ class Refreshed(Generic[T]):
             try:
                 await self._refresh(self._generation)
             except Exception:
-                log.exception("Cannot refresh a snapshot of the cluster; trying again at the next interval")
+                log.exception(
+                    "Cannot refresh a snapshot of the cluster; pages show the previous one until a retry succeeds"
+                )
             await asyncio.sleep(max(self._seconds, self._cost / self._share))
 
     async def _refresh(self, generation: int) -> None:

@@ -261,7 +261,8 @@ class Capture:
     def _prepare(self, table: TableSource) -> None:
         for column, problem in unsupported(table.relation.columns).items():
             log.error(
-                "Topic %s: the table of this topic does not get the column %r, because its name %s",
+                "Topic %s: the table of this topic does not get the column %r, because its name %s; rename the column "
+                "to include it",
                 self._topics.name(table),
                 column,
                 problem,

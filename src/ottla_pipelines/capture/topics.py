@@ -66,7 +66,13 @@ class Topics:
         resource = ConfigResource(TOPIC, name)
         current = self._admin.describe_configs([resource])[resource].get(SCHEMA)
         if current is not None and current.value != schema:
-            log.info("Topic %s: updating %s, because the columns of the captured table have changed", name, SCHEMA)
+            log.info(
+                "Topic %s: the columns of the captured table have changed; updating %s, and waiting %g s for table "
+                "writers to read it",
+                name,
+                SCHEMA,
+                DISCOVERY_SECONDS,
+            )
             self._admin.incremental_alter_configs({resource: {SCHEMA: schema}})
             # Records with new columns must not be read by a writer that does not know them yet.
             self._wait(DISCOVERY_SECONDS)

@@ -64,7 +64,7 @@ class RegistryState:
             case "DELETE_SUBJECT" | "CLEAR_SUBJECT" | "NOOP":
                 pass
             case other:
-                log.warning("Ignoring a record of the schemas topic with unknown keytype=%s", other)
+                log.warning("Ignoring a record of the schemas topic with unknown keytype=%s: %s", other, key)
 
     def _add(self, schema: StoredSchema) -> None:
         context, guid = context_of(schema.subject), schema.guid  # which raises if the metadata are malformed

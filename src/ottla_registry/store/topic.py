@@ -126,7 +126,8 @@ class SchemasTopic:
             offsets = [(await future).offset for future in futures]
         except (ProducerFencedError, InvalidProducerEpochError, InvalidTxnStateError):  # it was aborted, in each case
             log.info(
-                "A write to topic %s was aborted; another registry may have written. Reading the topic again",
+                "A write to topic %s was aborted, because another registry may have written; reading the topic again, "
+                "and then deciding again",
                 self._partition.topic,
             )
             await self._fence_others()
@@ -177,7 +178,7 @@ class SchemasTopic:
                         self._state.apply(record.key, record.value)
                 applied = await self._consumer.position(self._partition, self._timeout_ms)
             except KafkaError as error:
-                log.warning("Cannot read topic %s; retrying: %s", self._partition.topic, error)
+                log.warning("Cannot read topic %s; retrying in %g s: %s", self._partition.topic, RETRY_SECONDS, error)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             async with self._progress:
@@ -193,7 +194,7 @@ class SchemasTopic:
         try:
             await self._admin.create_topics([new], wait_for_metadata=True)
         except TopicAlreadyExistsError:
-            log.info("Topic %s was created by another registry", topic)
+            log.info("Topic %s was created by another registry; using it", topic)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -409,7 +409,7 @@ def test_adding_partitions_is_retried_with_a_backoff_after_an_unexpected_error(
         sender.commit_transaction()
     assert [before + 0.045 < after for before, after in itertools.pairwise(attempts)] == [True] * 3
     assert [r.message for r in caplog.records if r.exc_info] == [
-        "transactional.id id-t: could not add partitions to the transaction; retrying"
+        "transactional.id id-t: could not add t-0 to the transaction; retrying in 0.05 s"
     ] * 3
 
 

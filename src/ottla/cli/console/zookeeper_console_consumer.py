@@ -70,6 +70,7 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
     count = 0
     try:
         while args.max_messages is None or count < args.max_messages:
+            message: MessageAndMetadata | None = None
             try:
                 message = stream.iterator().next()
                 sys.stdout.buffer.write(record_format.line(_record(message)))
@@ -79,7 +80,19 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
             except Exception as error:
                 if not args.skip_message_on_error:
                     raise
-                log.error("Skipping a message that cannot be read or printed (--skip-message-on-error): %s", error)
+                if message is None:
+                    log.error(
+                        "Cannot read a message; continuing with the next one (--skip-message-on-error): %s", error
+                    )
+                else:
+                    log.error(
+                        "Cannot decode or print the message at offset %d of %s-%d; continuing with the next one "
+                        "(--skip-message-on-error): %s",
+                        message.offset,
+                        message.topic,
+                        message.partition,
+                        error,
+                    )
                 continue
             count += 1
     except (KeyboardInterrupt, StopIteration):

@@ -271,7 +271,11 @@ class AdminDriver:
             if is_slow and not has_warned and not self.connections.is_failing:
                 has_warned = True
                 log.warning(
-                    "Retrying until the call has taken %g s: %s (client.id=%s)", limit, last, self.connections.client_id
+                    "A call has not succeeded for %.1f s; retrying until it has taken %g s: %s (client.id=%s)",
+                    time.monotonic() - began,
+                    limit,
+                    last,
+                    self.connections.client_id,
                 )
             if last.refresh_metadata:
                 self.metadata.request_update()

@@ -207,13 +207,17 @@ class Connections:
         """Replace the bootstrap servers with the canonical names of their addresses (client.dns.lookup, KIP-235)."""
         loop = asyncio.get_running_loop()
         names = []
+        failures: dict[str, OSError] = {}
         for host, port in self.config.bootstrap_servers:
             try:
                 names += [(name, port) for name in await canonical_names_of(loop, host, port)]
             except OSError as error:
-                log.warning(
-                    "Cannot resolve %s of bootstrap.servers; using the other servers if there are any: %s", host, error
-                )
+                failures[f"{host}:{port}"] = error
+        for server, failure in failures.items():
+            if names:
+                log.warning("Cannot resolve %s of bootstrap.servers; using only the other servers: %s", server, failure)
+            else:
+                log.warning("Cannot resolve %s of bootstrap.servers; each request tries again: %s", server, failure)
         if names:
             self._bootstrap = _bootstrap_nodes(names)
             self._bootstrap_is_resolved = True
@@ -221,7 +225,9 @@ class Connections:
     def rebootstrap(self) -> None:
         """Close all connections, and let `send_any` use only bootstrap servers until one has responded (KIP-899)."""
         log.info(
-            "The metadata could not be refreshed; discovering the cluster through the bootstrap servers again (KIP-899)"
+            "The metadata could not be refreshed; closing all connections, and discovering the cluster through "
+            "bootstrap.servers again (client.id=%s)",
+            self.client_id,
         )
         self._only_bootstrap = True
         for node_id, purpose in list(self._ready):
@@ -325,7 +331,7 @@ class Connections:
             "security.protocol match its listener, is max.connections reached, or does a firewall drop packets?"
         )
         if not self.slow_reason and not self._closed:
-            log.warning("%s (client.id=%s)", reason, self.client_id)
+            log.warning("%s Still waiting for it (client.id=%s)", reason, self.client_id)
         self.slow_reason = reason
 
     def _replace_in_time(self, key: tuple[int, str], connection: BrokerConnection) -> None:

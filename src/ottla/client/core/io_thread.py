@@ -255,7 +255,8 @@ class IoThread:
         try:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
-            log.debug("%s: ignoring a call, because the event loop has ended", self.name)
+            name = getattr(function, "__qualname__", function)
+            log.debug("%s: ignoring a call of %s, because the event loop has ended", self.name, name)
 
     def stop(self) -> None:
         """Cancel running tasks, and end the event loop and the thread. In a child process after a fork, only mark the

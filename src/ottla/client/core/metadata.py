@@ -381,7 +381,8 @@ class Metadata:
         if info is None or epoch <= info.leader_epoch:
             return False
         log.info(
-            "%s: an offset has leader epoch %d, the metadata has %d: refreshing the metadata",
+            "%s: an offset has leader epoch %d, but the metadata has %d; not using the partition's leader until the "
+            "metadata is refreshed",
             tp,
             epoch,
             info.leader_epoch,

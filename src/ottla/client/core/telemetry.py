@@ -84,7 +84,7 @@ class Telemetry:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await self._push(self._subscription, terminating=True)
             except (errors.KafkaError, TimeoutError) as error:
-                log.debug("Could not push the last metrics before closing: %r", error)
+                log.debug("Could not push the last metrics before closing, so they are lost: %r", error)
 
     async def _run(self) -> None:
         while True:
@@ -95,7 +95,7 @@ class Telemetry:
             except SUBSCRIPTION_OUTDATED:
                 continue
             except FINAL as error:
-                log.debug("Client telemetry stopped: %s", error)
+                log.debug("Client telemetry has stopped, and no more metrics are pushed: %s", error)
                 self._subscription = None
                 self._subscribed.set()
                 return
@@ -124,7 +124,12 @@ class Telemetry:
             try:
                 await self._push(subscription, terminating=False)
             except (errors.TelemetryTooLargeError, errors.ThrottlingQuotaExceededError) as error:
-                log.warning("A broker rejected the metrics of this client; pushing again after the interval: %s", error)
+                log.warning(
+                    "A broker rejected the metrics that client %s pushed; pushing again in %g s: %s",
+                    self._connections.client_id,
+                    interval,
+                    error,
+                )
             await self._sleep(interval)
 
     async def _push(self, subscription: GetTelemetrySubscriptionsResponse, *, terminating: bool) -> None:

@@ -183,7 +183,7 @@ class Sender:
             connecting.cancel()
             raise
         except KafkaError as error:
-            log.debug("Cannot connect to node %d; refreshing the metadata: %s", node, error)
+            log.debug("Cannot connect to node %d; its batches wait, and the metadata is refreshed: %s", node, error)
             self.metadata.request_update()
 
     async def _get_producer_id(self) -> None:
@@ -191,9 +191,13 @@ class Sender:
         try:
             await self.transactions.get_producer_id()
         except KafkaError as error:
-            log.debug("Cannot get a producer id; trying again as long as records are pending: %s", error)
             if not error.retriable and error.code is not None:
+                log.debug("Cannot get a producer id; failing all pending batches: %s", error)
                 self.abort_batches(error)
+            else:
+                log.debug(
+                    "Cannot get a producer id; retrying in %g s if records are pending: %s", ID_RETRY_SECONDS, error
+                )
             await asyncio.sleep(ID_RETRY_SECONDS)
 
     # Nodes
@@ -233,7 +237,7 @@ class Sender:
         try:
             batch.finish(transactional=self.scope is not None)
         except Exception as error:  # an error of a codec must not fail other batches
-            log.exception("%s: could not encode a batch; its records fail", batch.tp)
+            log.exception("%s: could not encode a batch; its %d records fail", batch.tp, batch.count)
             self._fail(batch, SerializationError(f"{batch.tp}: could not encode the batch: {error}"))
             return False
         self.accumulator.shrink(batch)
@@ -338,7 +342,7 @@ class Sender:
     def _handle_partition(self, batch: ProducerBatch, answer: PartitionProduceResponse, now: float) -> None:
         leader = answer.current_leader
         if leader is not None and self.metadata.leader_changed(batch.tp, leader.leader_id, leader.leader_epoch):
-            log.debug("%s: the leader is now node %d", batch.tp, leader.leader_id)
+            log.debug("%s: the leader is now node %d, which receives the next batches", batch.tp, leader.leader_id)
         if not answer.error_code or answer.error_code == errors.DuplicateSequenceNumberError.code:
             self._succeed(batch, answer.base_offset, answer.log_append_time_ms)
             return
@@ -364,7 +368,7 @@ class Sender:
         if self.transactions is not None and not again:
             again = in_time and self.transactions.may_retry(batch, error)
         if again and in_time and self.config.acks != 0 and batch.attempts <= self.config.retries:
-            log.debug("%s: retrying a batch: %s", batch.tp, error)
+            log.debug("%s: retrying a batch of %d records: %s", batch.tp, batch.count, error)
             batch.last_error = error
             self.metrics.record_retry(batch)
             self.accumulator.put_back(batch)

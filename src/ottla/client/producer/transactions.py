@@ -23,6 +23,7 @@ from ottla.client.producer.transaction_manager import NO_PRODUCER_ID, Transactio
 from ottla.config.client import MAX_INT
 from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError, TransactionAbortedError
+from ottla.logs import listed
 from ottla.model import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -303,9 +304,13 @@ class Transactions:
                 async with asyncio.timeout(limit):
                     await self.end(commit=False)
             except (KafkaError, TimeoutError) as error:
+                config = self._config
                 log.warning(
-                    "transactional.id %s: could not abort the open transaction, which will time out: %s",
+                    "transactional.id %s: could not abort the open transaction before closing; %s: %s",
                     self.id,
+                    "it stays open, because two-phase commit has no timeout"
+                    if config.transaction_two_phase_commit_enable
+                    else f"the coordinator aborts it after transaction.timeout.ms={config.transaction_timeout_ms}",
                     str(error) or f"no response within {limit:g} s",
                 )
         if self._announcing is not None:
@@ -357,7 +362,12 @@ class Transactions:
             self._unregistered.clear()
             self.failed(error)
         except Exception:  # a bug must be logged, not block every record
-            log.exception("transactional.id %s: could not add partitions to the transaction; retrying", self.id)
+            log.exception(
+                "transactional.id %s: could not add %s to the transaction; retrying in %g s",
+                self.id,
+                listed(sorted(self._unregistered)),
+                self._retry_backoff,
+            )
             await asyncio.sleep(self._retry_backoff)
 
     async def _add_partitions(self) -> None:

@@ -159,7 +159,12 @@ class ConsumerConnector:
             try:
                 self._listener.commit_offsets(retries=0)  # the next commit replaces a failed one
             except KafkaError as error:
-                log.error("Consumer %s: auto commit failed; retrying at the next interval: %s", self.consumer_id, error)
+                log.warning(
+                    "Consumer %s: auto commit failed; committing again in %g s: %s",
+                    self.consumer_id,
+                    self.config.auto_commit_interval_ms / 1000,
+                    error,
+                )
 
 
 class Consumer:

@@ -90,7 +90,13 @@ class ConsumerFetcherManager:
             try:
                 self._assign(partitions, self._leaders(partitions))
             except KafkaError as error:
-                log.warning("Could not find leaders of %s; retrying: %s", listed(sorted(partitions)), error)
+                log.warning(
+                    "Consumer %s: could not look up the leaders of %s; retrying in %g s: %s",
+                    self._name,
+                    listed(sorted(partitions)),
+                    self._config.refresh_leader_backoff_ms / 1000,
+                    error,
+                )
             self._stopped.wait(self._config.refresh_leader_backoff_ms / 1000)
 
     def _leaders(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Address]:
@@ -183,7 +189,12 @@ class ConsumerFetcherThread(threading.Thread):
             except KafkaError as error:
                 if self._ended.is_set():
                     return
-                log.warning("%s: fetch failed, looking up leaders again: %s", self.name, error)
+                log.warning(
+                    "%s: fetch of %s failed; looking up their leaders again: %s",
+                    self.name,
+                    listed(sorted(infos)),
+                    error,
+                )
                 failed = list(infos.values())
             self._return(failed)
 

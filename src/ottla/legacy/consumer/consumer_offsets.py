@@ -128,7 +128,11 @@ class OffsetsChannel:
                 if retries <= 0 or self._closed.is_set():
                     raise
                 log.info(
-                    "Offset request of group %s failed: %s; %d retries left", self._config.group_id, error, retries
+                    "Offset request of group %s failed; retrying in %g s (%d retries left): %s",
+                    self._config.group_id,
+                    self._config.offsets_channel_backoff_ms / 1000,
+                    retries,
+                    error,
                 )
             retries -= 1
             self._closed.wait(self._config.offsets_channel_backoff_ms / 1000)

@@ -29,6 +29,7 @@ from ottla.legacy.consumer.partition_assignor import ASSIGNORS, Decision
 from ottla.legacy.consumer.partition_topic_info import INVALID_OFFSET, ChunkQueue, PartitionTopicInfo
 from ottla.legacy.consumer.topic_count import ConsumerThreadId, TopicCount
 from ottla.legacy.errors import ConsumerRebalanceFailedError
+from ottla.logs import listed
 from ottla.model import TopicPartition
 
 log: Final = logging.getLogger("ottla.legacy")
@@ -118,7 +119,13 @@ class ZKRebalancerListener:
             try:
                 self.synced_rebalance()
             except KafkaError as error:
-                log.error("Rebalance of group %s failed; retrying: %s", self._config.group_id, error)
+                log.error(
+                    "Rebalance of consumer %s failed; rebalancing again in %g s, and reading %s until then: %s",
+                    self._id,
+                    self._config.rebalance_pause,
+                    listed(sorted(self.owned)) or "no partitions",
+                    error,
+                )
                 # Kafka 0.8 waits for the next change here, which may never come for a consumer without partitions.
                 self._stopped.wait(self._config.rebalance_pause)
                 self._changed.set()
@@ -161,7 +168,7 @@ class ZKRebalancerListener:
         rebalance.max.retries attempts fail.
         """
         with self._rebalance_lock:
-            for _ in range(self._config.rebalance_max_retries):
+            for left in reversed(range(self._config.rebalance_max_retries)):
                 if self._stopped.is_set():
                     return
                 try:
@@ -172,11 +179,20 @@ class ZKRebalancerListener:
                     if self._rebalance():
                         return
                 except KafkaError as error:
-                    log.info(
-                        "Consumer %s: an attempt to rebalance failed; retrying up to rebalance.max.retries: %s",
-                        self._id,
-                        error,
-                    )
+                    if left:
+                        log.info(
+                            "Consumer %s: an attempt to rebalance failed; retrying in %g s (%d attempts left): %s",
+                            self._id,
+                            self._config.rebalance_pause,
+                            left,
+                            error,
+                        )
+                    else:
+                        log.warning(
+                            "Consumer %s: the last attempt to rebalance failed; the rebalance fails: %s",
+                            self._id,
+                            error,
+                        )
                 self._stopped.wait(self._config.rebalance_pause)
         raise ConsumerRebalanceFailedError(
             f"{self._id} can't rebalance after {self._config.rebalance_max_retries} retries"
@@ -208,7 +224,12 @@ class ZKRebalancerListener:
             busy = {thread for tp, thread in decision.items() if tp.topic == topic}
             for thread in threads:
                 if thread not in busy:
-                    log.warning("Consumer thread %s has no partitions of topic %s", thread, topic)
+                    log.warning(
+                        "Consumer thread %s gets no partitions of topic %s until the next rebalance; the group may "
+                        "have more threads than the topic has partitions",
+                        thread,
+                        topic,
+                    )
 
     def _read(self, decision: Decision) -> None:
         """Start fetching the claimed partitions at their committed offsets. These are read only now, because the

@@ -29,16 +29,17 @@ class ClientUtils:
         """
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in sorted(topics)])
         last: KafkaError | None = None
-        for host, port in random.sample(brokers, len(brokers)):
+        for left, (host, port) in zip(reversed(range(len(brokers))), random.sample(brokers, len(brokers)), strict=True):
             producer = SyncProducer(host, port, config)
             try:
                 return producer.request(request)
             except KafkaError as error:
                 log.warning(
-                    "Cannot fetch metadata of topics %s from broker %s:%d; trying another broker, if any: %s",
+                    "Cannot fetch metadata of topics %s from broker %s:%d; %s: %s",
                     ", ".join(sorted(topics)),
                     host,
                     port,
+                    "trying another broker" if left else "no other broker is left, so the request fails",
                     error,
                 )
                 last = error

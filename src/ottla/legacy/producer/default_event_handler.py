@@ -96,12 +96,23 @@ class DefaultEventHandler:
             outstanding = self.dispatch_serialized_data(outstanding)
             if outstanding:
                 tries -= 1
-                log.info(
-                    "Could not send %d messages; backing off for %d ms, %d retries left",
-                    len(outstanding),
-                    self.config.retry_backoff_ms,
-                    tries,
-                )
+                topics = listed(sorted({m.topic for m in outstanding}))
+                if tries:
+                    log.info(
+                        "Could not send %d messages to %s; retrying in %d ms (%d retries left)",
+                        len(outstanding),
+                        topics,
+                        self.config.retry_backoff_ms,
+                        tries,
+                    )
+                else:
+                    log.info(
+                        "Could not send %d messages to %s; giving up, because no retries are left "
+                        "(message.send.max.retries=%d)",
+                        len(outstanding),
+                        topics,
+                        self.config.message_send_max_retries,
+                    )
                 if self._closed.wait(self.config.retry_backoff_ms / 1000):
                     break
                 self._update_info({m.topic for m in outstanding})
@@ -168,7 +179,7 @@ class DefaultEventHandler:
             self.broker_partition_info.update_info(topics)
         except errors.KafkaError as error:
             log.error(
-                "Cannot fetch the metadata of %s; continuing with cached metadata, if any: %s",
+                "Cannot fetch the metadata of topics %s; continuing with cached metadata, if any: %s",
                 listed(sorted(topics)),
                 error,
             )
@@ -204,7 +215,10 @@ class DefaultEventHandler:
         except (
             Exception
         ) as error:  # a user's partitioner may raise anything; as in Kafka it costs an attempt, not the thread
-            log.warning("Could not choose the partitions of messages; this attempt to send them fails: %s", error)
+            log.warning(
+                "Could not choose the partitions of messages; trying again if message.send.max.retries allows it: %s",
+                error,
+            )
             return None
         return by_broker
 
@@ -235,12 +249,20 @@ class DefaultEventHandler:
     def send(self, broker_id: int, data: Mapping[TopicPartition, list[Serialized]]) -> list[TopicPartition]:
         """Send messages to one broker, and return the partitions whose messages failed."""
         if broker_id == NO_LEADER:
-            log.warning("Could not send messages to partitions without a leader: %s", ", ".join(map(str, data)))
+            log.warning(
+                "Could not send messages to %s, which have no leader; retrying if message.send.max.retries allows it",
+                ", ".join(map(str, data)),
+            )
             return list(data)
         try:
             response = self._pool.get_producer(broker_id).send(self._request(data))
         except errors.KafkaError as error:
-            log.warning("Could not send messages to broker %d for %s: %s", broker_id, ", ".join(map(str, data)), error)
+            log.warning(
+                "Could not send messages for %s to broker %d; retrying if message.send.max.retries allows it: %s",
+                ", ".join(map(str, data)),
+                broker_id,
+                error,
+            )
             return list(data)
         return [] if response is None else _failed(response, data)
 
@@ -271,7 +293,11 @@ def _failed(response: ProduceResponse, data: Mapping[TopicPartition, Any]) -> li
         for p in topic.partition_responses:
             place = TopicPartition(topic.name, p.index)
             if p.error_code:
-                log.warning("The broker rejected messages for %s: %s", place, errors.for_code(p.error_code).name)
+                log.warning(
+                    "The leader of %s rejected messages; retrying if message.send.max.retries allows it: %s",
+                    place,
+                    errors.for_code(p.error_code).name,
+                )
             else:
                 accepted.add(place)
     return [place for place in data if place not in accepted]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.legacy.producer.event_queue import Event, EventQueue
+from ottla.logs import listed
 
 log: Final = logging.getLogger("ottla.legacy")
 
@@ -75,4 +76,7 @@ class ProducerSendThread(threading.Thread):
         try:
             self._handle_events(events)
         except Exception:  # as in Kafka 0.8, the error is only logged
-            log.exception("Could not send all of a batch of %d messages; the unsent ones are lost", len(events))
+            topics = listed(sorted({event.topic for event in events}))
+            log.exception(
+                "Could not send all of a batch of %d messages to %s; the unsent ones are lost", len(events), topics
+            )

@@ -171,7 +171,13 @@ class JwtValidator:
         try:
             self._keys = self._read()
         except (OSError, ValueError, TypeError, KeyError) as error:
-            log.warning("Cannot refresh the keys at %s: %s. The previous keys stay in use.", self._url, error)
+            log.warning(
+                "Cannot refresh the keys at %s: %s. The previous keys stay in use until a refresh succeeds; the next "
+                "one is due after sasl.oauthbearer.jwks.endpoint.refresh.ms=%d",
+                self._url,
+                error,
+                self._config.sasl_oauthbearer_jwks_endpoint_refresh_ms,
+            )
 
     def _read(self) -> list[_Key]:
         path = file_of(self._url)

@@ -34,6 +34,7 @@ QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
 """The job property in which Spark stores the run id of a streaming query."""
+KEPT: Final = ", which stay written"
 MOST_RUNS: Final = 1000
 
 _last_runs: dict[str, str | None] = {}
@@ -124,7 +125,7 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
         """Log the failure. Rows of tasks that have committed remain. When the micro-batch runs again, these tasks find
         their markers.
         """
-        _log_commit(messages, f"Micro-batch {batchId} failed, and some of its tasks have committed")
+        _log_commit(messages, f"Micro-batch {batchId} failed; its tasks have committed", KEPT)
 
 
 class BatchWriter(SentToWorkers, DataSourceArrowWriter):
@@ -167,7 +168,7 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log the failure. Rows of tasks that have committed remain."""
-        _log_commit(messages, "A batch failed, and some of its tasks have committed")
+        _log_commit(messages, "A batch failed; its tasks have committed", KEPT)
 
 
 def _context() -> Any:
@@ -189,13 +190,14 @@ def _run_of(context: Any) -> str | None:
         return None
 
 
-def _log_commit(messages: Sequence[Any], what: str) -> None:
-    """Log how many rows the tasks have committed, and how many of them in an earlier attempt. `what`: the beginning of
-    the line.
+def _log_commit(messages: Sequence[Any], what: str, outcome: str = "") -> None:
+    """Log how many rows the tasks have committed, and how many of them in an earlier attempt. `what` and `outcome`: the
+    beginning and the end of the line.
     """
     written = [message for message in messages if message is not None]
     rows, skipped = sum(m.rows for m in written), sum(m.rows for m in written if m.known)
-    log.info("%s %d rows%s", what, rows, f", {skipped} of them in an earlier attempt" if skipped else "")
+    earlier = f", {skipped} of them in an earlier attempt" if skipped else ""
+    log.info("%s %d rows%s%s", what, rows, earlier, outcome)
 
 
 def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:

@@ -141,7 +141,11 @@ class Brokers:
                 if not error.retriable or attempt == self._options.retries:
                     raise
                 log.warning(
-                    "Lookup of partitions or offsets at %s failed; retrying: %s", self._options.bootstrap_servers, error
+                    "Lookup of partitions or offsets at %s failed; retrying in %g s (%d retries left): %s",
+                    self._options.bootstrap_servers,
+                    self._options.retry_interval_ms / 1000,
+                    self._options.retries - attempt,
+                    error,
                 )
                 time.sleep(self._options.retry_interval_ms / 1000)
         raise AssertionError("the last attempt returns or raises")

@@ -25,6 +25,7 @@ from ottla.client.consumer.subscription import PartitionState, Subscription
 from ottla.client.core.connections import FETCH, Connections
 from ottla.client.core.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
+from ottla.logs import listed
 from ottla.model import Node, TopicPartition
 from ottla.protocol.fetch_session import NO_ID, FetchLimits, FetchPosition, FetchSessionHandler
 from ottla.protocol.messages.fetch import FetchResponse, PartitionData
@@ -170,7 +171,12 @@ class Fetcher:
                 state.in_flight = False
             if not task.cancelled():
                 if task.exception() is not None:
-                    log.error("Unexpected error in a fetch from node %d; retrying", node, exc_info=task.exception())
+                    log.error(
+                        "Unexpected error while fetching %s from node %d; fetching again at once",
+                        listed(sorted(requested)),
+                        node,
+                        exc_info=task.exception(),
+                    )
                 self.wake()
 
         task.add_done_callback(ended)
@@ -185,13 +191,15 @@ class Fetcher:
         try:
             response = await self.connections.send(node, request, at_most=version, purpose=FETCH)
         except errors.KafkaError as error:
-            log.debug("Cannot fetch from node %d; retrying after the backoff: %s", node, error)
             session.restart()
             for state, _, _ in requested.values():
                 state.preferred_replica = None
             self.metadata.request_update()
             if error.code is not None and not error.retriable:
+                log.debug("Cannot fetch from node %d; poll() raises the error: %s", node, error)
                 self.poll_trigger.fail(error)
+            else:
+                log.debug("Cannot fetch from node %d; retrying in %g s: %s", node, self._retry_backoff, error)
             await asyncio.sleep(self._retry_backoff)
             return
         except BaseException:
@@ -200,7 +208,7 @@ class Fetcher:
         self._measure(node, time.monotonic() - began, response.throttle_time_ms)
         if not session.handle_response(response):
             error_class = errors.for_code(response.error_code)
-            log.debug("Node %d rejected the fetch: %s; starting a new fetch session", node, error_class.name)
+            log.debug("Node %d rejected a fetch (%s); the next one starts a new fetch session", node, error_class.name)
             if error_class.refresh_metadata or error_class is errors.FetchSessionTopicIdError:
                 self.metadata.request_update()
                 await asyncio.sleep(self._retry_backoff)
@@ -302,7 +310,9 @@ class Fetcher:
         if not error.retriable or error is errors.CorruptMessageError:
             self.poll_trigger.fail(error(f"{state.tp}, offset {fetch_offset}: {error.__doc__}"))
         else:
-            log.debug("Cannot fetch %s from node %d; retrying after the backoff: %s", state.tp, node, error.name)
+            log.debug(
+                "Cannot fetch %s from node %d; retrying in %g s: %s", state.tp, node, self._retry_backoff, error.name
+            )
         return False
 
     def _out_of_range(self, state: PartitionState, fetch_offset: int) -> bool:

@@ -132,7 +132,10 @@ class ClassicMembership(Membership):
         cluster = self.metadata.cluster
         now = {topic: len(cluster.partitions_of(topic)) for topic in self._assigned_counts}
         if any(now[topic] and now[topic] != count for topic, count in self._assigned_counts.items()):
-            log.info("group %s: rebalancing because the partitions of its topics have changed", self.group_id)
+            log.info(
+                "group %s: the partition counts of its topics have changed; the next poll() starts a rebalance",
+                self.group_id,
+            )
             self.rejoin("the partitions of the topics have changed")
 
     async def join_if_needed(self, deadline: float) -> bool:
@@ -174,8 +177,13 @@ class ClassicMembership(Membership):
             self.metrics.rebalance_failed()
             if not error.retriable and not isinstance(error, (*FENCED, errors.RebalanceInProgressError)):
                 raise
-            log.debug("Could not join group %s; trying again: %s", self.group_id, error)
-            return time.monotonic() < deadline
+            if time.monotonic() < deadline:
+                log.debug("Could not join group %s; joining again: %s", self.group_id, error)
+                return True
+            log.debug(
+                "Could not join group %s before poll() ended; the next poll() tries again: %s", self.group_id, error
+            )
+            return False
         return True
 
     async def _prepare_join(self) -> None:
@@ -352,29 +360,60 @@ class ClassicMembership(Membership):
                     timeout=min(session, self.config.request_timeout_ms / 1000),
                 )
             except errors.KafkaError as error:
-                log.debug(
-                    "group %s: cannot send a heartbeat; the member rejoins if this lasts for session.timeout.ms: %s",
-                    self.group_id,
-                    error,
-                )
                 if time.monotonic() - last_response > session:
+                    log.warning(
+                        "group %s: no response to heartbeats for session.timeout.ms=%d, so this member gives up its "
+                        "partitions; the next poll() joins again: %s",
+                        self.group_id,
+                        self.config.session_timeout_ms,
+                        error,
+                    )
                     self.handle_error(errors.UnknownMemberIdError)
                     return
+                log.debug(
+                    "group %s: a heartbeat failed; sending the next one after heartbeat.interval.ms=%d: %s",
+                    self.group_id,
+                    self.config.heartbeat_interval_ms,
+                    error,
+                )
                 continue
             self.metrics.record_heartbeat(time.monotonic() - began)
             if not response.error_code:
                 last_response = time.monotonic()
                 continue
             error_class = errors.for_code(response.error_code)
-            log.debug("group %s: the coordinator rejected a heartbeat: %s", self.group_id, error_class.name)
-            self.handle_error(error_class)
+            if not self._may_continue_heartbeats(error_class):
+                return
             if error_class is errors.RebalanceInProgressError:
                 last_response = time.monotonic()
-            elif issubclass(error_class, FENCED):
-                return
-            elif not error_class.retriable:
-                self.fail(group_error(response.error_code, self.group_id))
-                return
+
+    def _may_continue_heartbeats(self, error: type[errors.KafkaError]) -> bool:
+        """Handle the error in a response to a heartbeat. Return whether heartbeats continue."""
+        self.handle_error(error)
+        if error is errors.RebalanceInProgressError:
+            log.debug("group %s: the group is rebalancing; the next poll() joins again", self.group_id)
+            return True
+        if issubclass(error, errors.FencedInstanceIdError):
+            log.debug("group %s: heartbeats stop, and poll() raises the error: %s", self.group_id, error.name)
+            return False
+        if issubclass(error, FENCED):
+            log.info(
+                "group %s: this member was fenced (%s) and gives up its partitions; the next poll() joins again",
+                self.group_id,
+                error.name,
+            )
+            return False
+        if not error.retriable:
+            log.debug("group %s: heartbeats stop, and poll() raises the error: %s", self.group_id, error.name)
+            self.fail(group_error(error.code or 0, self.group_id))
+            return False
+        log.debug(
+            "group %s: the coordinator rejected a heartbeat; sending the next one after heartbeat.interval.ms=%d: %s",
+            self.group_id,
+            self.config.heartbeat_interval_ms,
+            error.name,
+        )
+        return True
 
     # Leaving
 

@@ -186,7 +186,11 @@ class ConsumerMembership(Membership):
 
     def rejoin(self, reason: str) -> None:
         """Log a warning that enforce_rebalance() has no effect: only the broker starts rebalances, as in Java."""
-        log.warning("group %s: enforce_rebalance() has no effect with group.protocol=consumer", self.group_id)
+        log.warning(
+            "group %s: ignoring enforce_rebalance(), because with group.protocol=consumer only the coordinator starts "
+            "rebalances",
+            self.group_id,
+        )
 
     def metadata_changed(self) -> None:
         """Resolve topic ids of the assignment that the metadata did not contain before."""
@@ -219,6 +223,7 @@ class ConsumerMembership(Membership):
         self.poll_trigger.set()
 
     def _fail(self, error: errors.KafkaError) -> None:
+        log.debug("group %s: heartbeats stop, and poll() raises the error: %s", self.group_id, error)
         self._stop_membership(State.FAILED)
         self.fail(error)
 
@@ -335,7 +340,12 @@ class ConsumerMembership(Membership):
                 if not error.retriable:
                     self._fail(error)
                 else:
-                    log.debug("group %s: a heartbeat failed; retrying: %s", self.group_id, error)
+                    log.debug(
+                        "group %s: a heartbeat failed; retrying in %g s: %s",
+                        self.group_id,
+                        self.coordinator.retry_backoff,
+                        error,
+                    )
                     await asyncio.sleep(self.coordinator.retry_backoff)
                     self._hurry.set()
 
@@ -373,16 +383,28 @@ class ConsumerMembership(Membership):
 
     def _handle_error(self, error: type[errors.KafkaError], message: str | None) -> None:
         """Handle an error in the response to a heartbeat."""
-        log.debug("group %s: the coordinator rejected a heartbeat: %s", self.group_id, error.name)
         self._beats.reset()
         if issubclass(error, FENCED):
-            log.info("group %s: this member was fenced (%s); the next poll joins again", self.group_id, error.name)
+            log.info(
+                "group %s: this member was fenced (%s) and gives up its partitions; the next poll() joins again",
+                self.group_id,
+                error.name,
+            )
             self.handle_error(error)
         elif issubclass(error, errors.FencedInstanceIdError):
             self._fail(fenced_instance(self.config.group_instance_id))
         elif issubclass(error, errors.TopicAuthorizationFailedError):
-            self.fail(error(message))  # raised once; other topics continue
+            log.debug(
+                "group %s: poll() raises %s once, and other topics continue: %s", self.group_id, error.name, message
+            )
+            self.fail(error(message))
         elif error.retriable:
+            log.debug(
+                "group %s: the coordinator rejected a heartbeat; retrying in %g s: %s",
+                self.group_id,
+                self.coordinator.retry_backoff,
+                error.name,
+            )
             self.coordinator.handle_error(error)
             asyncio.get_running_loop().call_later(self.coordinator.retry_backoff, self._hurry.set)
         else:

@@ -190,7 +190,8 @@ class Membership(abc.ABC):
             self.metrics.listener(method, time.monotonic() - began)
         except Exception as error:  # user code must not break a rebalance
             log.exception(
-                "group %s: the rebalance listener raised an exception in %s; the rebalance continues",
+                "group %s: %s() of the rebalance listener raised an exception; the rebalance continues, and then the "
+                "consumer raises it",
                 self.group_id,
                 method,
             )

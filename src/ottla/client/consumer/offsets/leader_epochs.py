@@ -81,7 +81,8 @@ class LeaderEpochs:
                 raise
             partitions = ", ".join(map(str, requested))
             log.debug(
-                "Cannot look up the end offsets of leader epochs of %s at node %d; retrying: %s",
+                "Cannot look up the end offsets of leader epochs of %s at node %d; these partitions are not fetched "
+                "until the lookup, which the next poll() retries, succeeds: %s",
                 partitions,
                 node,
                 error,

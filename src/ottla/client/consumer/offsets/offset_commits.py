@@ -15,6 +15,7 @@ from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.io_thread import run_at_caller
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError, RetriableCommitFailedError, StaleMemberEpochError
+from ottla.logs import listed
 from ottla.model import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("ottla.client")
@@ -74,8 +75,20 @@ class OffsetCommits:
                 self._start(offsets, None, self._automatic_ended)
 
     def _automatic_ended(self, error: BaseException | None) -> None:
+        group = self.group_offsets.group_id
         if isinstance(error, RetriableCommitFailedError):
             self.next_due = min(self.next_due, time.monotonic() + self._retry_backoff)
+            log.debug(
+                "group %s: automatic offset commit failed; retrying in %g s: %s", group, self._retry_backoff, error
+            )
+        elif error is not None:
+            log.warning(
+                "group %s: automatic offset commit failed; committing again after auto.commit.interval.ms=%d. Records "
+                "since the last commit are read again if the group rebalances before: %s",
+                group,
+                self._interval * 1000,
+                error,
+            )
 
     async def commit_sync(self, offsets: Offsets, deadline: float) -> None:
         """Commit after the commits in flight, and wait for the result. After a success, run the callbacks of the
@@ -88,7 +101,17 @@ class OffsetCommits:
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
         """Commit in the background, without retries. `run_callbacks` calls `callback(offsets, error)` later."""
-        self._start(offsets, callback, lambda error: None)
+        self._start(offsets, callback, lambda error: self._asynchronous_ended(offsets, error))
+
+    def _asynchronous_ended(self, offsets: Offsets, error: BaseException | None) -> None:
+        if error is not None:
+            log.log(
+                logging.DEBUG if isinstance(error, RetriableCommitFailedError) else logging.WARNING,
+                "group %s: asynchronous offset commit of %s failed and is not retried: %s",
+                self.group_offsets.group_id,
+                listed(sorted(offsets)),
+                error,
+            )
 
     def _start(
         self, offsets: Offsets, callback: CommitCallback | None, then: Callable[[BaseException | None], None]
@@ -105,9 +128,6 @@ class OffsetCommits:
             then(error)
             if error is None:
                 self._committed(offsets)
-            else:
-                level = logging.DEBUG if isinstance(error, RetriableCommitFailedError) else logging.WARNING
-                log.log(level, "group %s: could not commit offsets: %s", self.group_offsets.group_id, error)
             if callback is not None:
                 self.callbacks.append(lambda: callback(offsets, error))
 
@@ -153,8 +173,10 @@ class OffsetCommits:
             await self.group_offsets.commit(offsets, deadline)
         except KafkaError as error:
             log.warning(
-                "group %s: could not commit offsets automatically, so records may be read again: %s",
+                "group %s: could not commit the offsets of %s before giving up the partitions; the next owner may read "
+                "records again: %s",
                 self.group_offsets.group_id,
+                listed(sorted(offsets)),
                 error,
             )
         else:

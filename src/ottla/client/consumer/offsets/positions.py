@@ -23,6 +23,7 @@ from ottla.clock import now_ms
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.options import BY_DURATION, duration_ms
 from ottla.errors import KafkaError, KafkaTimeoutError, LogTruncationError, NoOffsetForPartitionError
+from ottla.logs import listed
 from ottla.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("ottla.client")
@@ -98,7 +99,8 @@ class Positions:
             ended()
             error = None if task.cancelled() else task.exception()
             if isinstance(error, KafkaTimeoutError):
-                log.debug("Cannot look up positions; the next poll retries: %s", error)
+                missing = sorted(tp for tp, state in self.subscription.partitions.items() if state.position is None)
+                log.debug("Cannot look up the positions of %s; the next poll() retries: %s", listed(missing), error)
             elif error is not None:
                 self.poll_trigger.fail(error if isinstance(error, KafkaError) else KafkaError(repr(error)))
             self.poll_trigger.set()
@@ -270,7 +272,12 @@ class Positions:
 
     def _truncated(self, state: PartitionState, check: EpochCheck) -> None:
         if check.end.offset < 0:
-            log.info("%s: the log was truncated before offset %d; resetting the position", state.tp, check.fetch_from)
+            log.info(
+                "%s: the log was truncated before offset %d; resetting the position (auto.offset.reset=%s)",
+                state.tp,
+                check.fetch_from,
+                self.config.auto_offset_reset,
+            )
             state.reset(reset_timestamp(self.config.auto_offset_reset) or 0)
             self.lacks_positions = True
             return

@@ -110,7 +110,9 @@ class ShareFetcher:
             del self._busy[node]
             if not task.cancelled() and task.exception() is not None:
                 log.error(
-                    "Unexpected error in a share session with node %d; the next poll sends another request",
+                    "Unexpected error in the share session of group %s with node %d; the next poll() sends another "
+                    "request",
+                    self.config.group_id,
                     node,
                     exc_info=task.exception(),
                 )
@@ -179,11 +181,13 @@ class ShareFetcher:
             if response.error_code:
                 raise errors.for_code(response.error_code)(response.error_message)
         except errors.KafkaError as error:
-            log.debug("Share session with node %d failed; the next fetch opens a new one: %s", node, error)
             session.restart()  # the broker may have handled the request, so the epoch is unknown
             _complete(sent, error)
             if isinstance(error, errors.UnsupportedVersionError) or (error.code is not None and not error.retriable):
+                log.debug("Share session with node %d failed; poll() raises the error: %s", node, error)
                 self.poll_trigger.fail(error)
+            else:
+                log.debug("Share session with node %d failed; the next fetch opens a new one: %s", node, error)
             if error.refresh_metadata or error.code is None:
                 self.metadata.request_update()
             await asyncio.sleep(self._retry_backoff)
@@ -256,8 +260,9 @@ class ShareFetcher:
                 await asyncio.gather(*(self._acknowledge(node, final=True) for node in list(self._sessions)))
         except TimeoutError:
             log.warning(
-                "Could not close the share sessions in time; the brokers release the unacknowledged records "
-                "at the latest when their acquisition locks expire"
+                "Could not close the share sessions of group %s in time; the brokers release the unacknowledged "
+                "records at the latest when their acquisition locks expire",
+                self.config.group_id,
             )
         finally:
             await self._stop()
