@@ -52,7 +52,7 @@ class DeadLetters:
         return without(records, dead)
 
     def write(self, batch: Any) -> None:
-        """Write dead letters, with the schema DEAD_LETTER, to files that `commit` commits."""
+        """Write dead letters, with the schema `rows.DEAD_LETTER`, to files that `commit` commits."""
         if self._files is None:
             self._files = FileWriter(self._table)
         self._files.write(batch)

@@ -22,7 +22,9 @@ S3_VARIABLES: Final = {
 also the name of delta-rs' option.
 """
 S3_CREDENTIALS: Final = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
-"""The credentials for S3. They belong together: a session token of the environment does not fit another key."""
+"""The credentials for S3. They belong together: a session token from the environment is not valid for a key from the
+properties.
+"""
 AZURE_PROPERTIES: Final = {
     settings.ACCOUNT: "adls.account-name",
     settings.KEY: "adls.account-key",

@@ -51,7 +51,7 @@ class EventLoopMonitor:
         self.stalls = 0
         """The number of stalls longer than the threshold."""
         self.stalled_seconds = 0.0
-        """The total duration of these stalls in seconds."""
+        """The total duration in seconds of the stalls that `stalls` counts."""
         self.longest_stall_seconds = 0.0
 
     def __enter__(self) -> Self:

@@ -138,7 +138,7 @@ class _Process:
             code = await self._process.wait()
             if code == 0:
                 log.warning(
-                    "Broker %s has stopped cleanly, so it is not restarted; the other brokers of the node continue",
+                    "Broker %s has stopped cleanly, so it is not restarted; this does not stop the other brokers",
                     self._id,
                 )
                 return

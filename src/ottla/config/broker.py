@@ -615,10 +615,16 @@ class BrokerConfig(
         1.7976931348623157e308, number(1), "Maximum bytes per second that the cleaner reads and writes."
     )
     log_cleaner_min_cleanable_ratio = Option(
-        0.5, number(0, 1), "Minimum share of a log, from 0 to 1, that must be uncompacted before the log is compacted."
+        0.5,
+        number(0, 1),
+        "Share of a log, from 0 to 1, that must be uncompacted before it is compacted, unless "
+        "log.cleaner.max.compaction.lag.ms is exceeded.",
     )
     log_cleaner_delete_retention_ms = Option(
-        DAY_MS, integer(0), "Time in milliseconds to retain tombstones, so that consumers can read them."
+        DAY_MS,
+        integer(0),
+        "Time in milliseconds for which tombstones remain after a compaction has read them, so that consumers can read "
+        "them, too.",
     )
     log_cleaner_min_compaction_lag_ms = Option(
         0, integer(0), "Minimum age in milliseconds of a record before it is compacted."

@@ -112,7 +112,7 @@ class TableConfig(Config, subject="table"):
     ottla_table_flush_ms = Option(
         60_000,
         integer(0, LONG_MAX),
-        "Time in milliseconds for which new records wait before they are written to the table.",
+        "Maximum time in milliseconds for which new records wait before they are written to the table.",
     )
     ottla_table_flush_bytes = Option(
         128 << 20,
@@ -234,7 +234,8 @@ class TopicConfig(TableConfig, subject="topic"):
     min_cleanable_dirty_ratio = Option(
         0.5,
         number(0, 1),
-        "Minimum share of the log, from 0 to 1, that must be uncompacted before the log is compacted.",
+        "Share of the log, from 0 to 1, that must be uncompacted before it is compacted, unless "
+        "max.compaction.lag.ms is exceeded.",
     )
     min_compaction_lag_ms = Option(0, long_, "Minimum age in milliseconds of a record before it is compacted.")
     min_insync_replicas = Option(

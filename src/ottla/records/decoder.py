@@ -216,7 +216,7 @@ def first_headers(buf: Buffer, start: int, header: BatchHeader) -> list[tuple[st
 
 
 def read_headers(cursor: Cursor) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a record."""
+    """Read the headers of a record at the cursor."""
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(cursor.header_count()):
         name = cursor.read_bytes(cursor.size())

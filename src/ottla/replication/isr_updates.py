@@ -19,7 +19,7 @@ RETRY_SECONDS = 0.05
 metadata store was unreachable.
 """
 REJECTED = (errors.IneligibleReplicaError, errors.OperationNotAttemptedError)
-"""Errors after which the update was not written, and the leader's state is current."""
+"""Errors which mean that the update was not written, although the leader's state is current."""
 SUPERSEDED = (
     errors.FencedLeaderEpochError,
     errors.InvalidRequestError,

@@ -55,7 +55,7 @@ class LogFlusher:
         self._running: dict[int, RunningFlush] = {}
         self._next_id = 0
         self._lock = Lock()
-        self._slow_since = self._slow_at = 0.0
+        self._slow_at = 0.0
         """The times of the first and the last slow flush, if `_unreported` is not None."""
         self._unreported: int | None = None
         """The number of slow flushes since the last warning; None while the disk is fast."""
@@ -89,7 +89,7 @@ class LogFlusher:
             self.slow_flushes += 1
             now = self._clock()
             if self._unreported is None:
-                self._unreported, self._slow_since = 0, now
+                self._unreported = 0
             self._slow_at = now
             self._unreported += 1
             if now < self._warn_at:
@@ -110,8 +110,8 @@ class LogFlusher:
             if self._unreported is None or now - self._slow_at < REPEAT_SECONDS:
                 return
             self._unreported = None
-            seconds = self._slow_at - self._slow_since
-        log.info("The disk of %s is fast again, after %.0f s", self._directory, seconds)
+            seconds = now - self._slow_at
+        log.info("The disk of %s is fast again: no flush was slow in the last %.0f s", self._directory, seconds)
 
     def longest_running_seconds(self) -> float:
         """Return how long the oldest flush that has not returned has been running; 0 if there is none."""

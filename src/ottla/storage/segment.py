@@ -2,8 +2,9 @@
 
 Invariants: the file has whole batches with increasing offsets before `readable`. The batches from there to `size` are
 queued to be written. Bytes after `size` are preallocated, or the rest of a failed write. Every offset index entry
-points to the start of a batch. Of the segments of a log, only the last one is appended to. Not thread-safe: event loop
-only, except `sync` and `has_unflushed_index`.
+points to the start of a batch. Of the segments of a log, only the last one is appended to. Not thread-safe: the
+segments of a log are used on the event loop only, except `sync`, `has_unflushed_index` and, once they are removed from
+the log, `delete_files`. Compaction writes its new segments in a worker.
 """
 
 from __future__ import annotations

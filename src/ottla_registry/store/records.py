@@ -1,7 +1,7 @@
 """The records of the topic `_schemas`, in the JSON of Confluent's schema registry.
 
 Keys have the same bytes as Confluent's, because the topic is compacted by key. The fields `metadata`, `ruleSet` and
-`schemaTags` of values are stored and returned as JSON.
+`schemaTags` of values are kept as clients sent them.
 """
 
 from __future__ import annotations

@@ -349,8 +349,8 @@ def _branch_name(schema: Any) -> str:
 
 
 class _Preparation:
-    """Functions that convert decoded values to the form that Arrow accepts for their type. For example, a value of a
-    union of several types becomes a dictionary.
+    """Builds functions that convert decoded values to the form that Arrow accepts for their type. For example, a value
+    of a union of several types becomes a dictionary.
     """
 
     def __init__(self, named: Mapping[str, Any]) -> None:

@@ -149,7 +149,7 @@ COMMAND = Command(
     options=(
         *connection(zookeeper=True),
         OneOf(
-            Option("--topic", "topic to read; one of --topic and --include is required"),
+            Option("--topic", "topic to read; --topic or --include is required, or --blacklist with --zookeeper"),
             Option(
                 "--include, --whitelist REGEX",
                 "read all topics whose whole names match the regular expression",

@@ -207,7 +207,12 @@ COMMAND = AdminCommand(
             "print whether brokers accept a regular expression (RE2) of a subscription, and exit",
             action=_ValidateRegex,
         ),
-        Option("--timeout MS", "timeout of a request in milliseconds", int, default=TIMEOUT_MS),
+        Option(
+            "--timeout MS",
+            "time limit of each call of the cluster in milliseconds, with retries",
+            int,
+            default=TIMEOUT_MS,
+        ),
         JSON,
     ),
 )

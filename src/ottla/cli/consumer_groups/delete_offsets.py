@@ -29,13 +29,13 @@ OF_PARTITIONS: Final[Mapping[type[errors.KafkaError], str]] = {
     errors.UnknownTopicOrPartitionError: "This server does not host this topic-partition.",
 }
 NO_PARTITION: Final = -1
-"""The partition number under which errors of a topic without metadata are printed."""
+"""Stands for the partition in the error of a topic without metadata: `-` in the table, -1 in JSON."""
 Results = dict[TopicPartition, errors.KafkaError | None]
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the group's offsets for the topics and partitions in `--topic`. The exit code is 0 even if some are
-    rejected, as with Kafka's tool.
+    """Delete the group's offsets for the topics and partitions in `--topic`, print the results, and return them for
+    JSON. The exit code is 0 even if some are rejected, as with Kafka's tool.
     """
     (group,) = args.group
     partitions, topics = scope(args.topic)

@@ -319,7 +319,9 @@ COMMAND = AdminCommand(
         Flag("--members", "with --describe: print the members of the group with their assignments"),
         Flag("--offsets", "with --describe: print start offsets and lag (the default)"),
         Flag("--verbose", "with --describe: also print epochs"),
-        Option("--timeout MS", "timeout of a request in milliseconds", int, default=5000),
+        Option(
+            "--timeout MS", "time limit of each call of the cluster in milliseconds, with retries", int, default=5000
+        ),
         JSON,
     ),
 )

@@ -506,7 +506,9 @@ COMMAND = AdminCommand(
         Flag("--members", "with --describe: print the members of the group with their tasks"),
         Flag("--offsets", "with --describe: print the lag of each partition (the default)"),
         Flag("--verbose", "with --describe: also print epochs, offsets and target assignments"),
-        Option("--timeout MS", "timeout of a request in milliseconds", int, default=30_000),
+        Option(
+            "--timeout MS", "time limit of each call of the cluster in milliseconds, with retries", int, default=30_000
+        ),
         JSON,
     ),
 )

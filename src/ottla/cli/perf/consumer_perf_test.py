@@ -184,6 +184,6 @@ COMMAND = Command(
         Option("--date-format PATTERN", "format of times, a pattern of Java's SimpleDateFormat", default=DATES),
         Flag("--hide-header", "do not print the column names"),
         Flag("--print-metrics", "print the consumer's metrics at the end"),
-        Flag("--json", "print only the summary, as JSON"),
+        Flag("--json", "print only the summary, and the metrics with --print-metrics, as JSON"),
     ),
 )

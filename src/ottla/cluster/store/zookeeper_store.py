@@ -151,7 +151,7 @@ class ZooKeeperMetadataStore:
 
     @property
     def session(self) -> Session | None:
-        """The current session with its password; None before there is one, and after `close`."""
+        """The current session with its password; None while the store is not connected (see `session_id`)."""
         client_id = None if self._client is None else self._client.client_id
         return None if client_id is None else Session(*client_id)
 

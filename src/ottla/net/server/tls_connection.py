@@ -227,8 +227,8 @@ class TlsConnection(Connection):
         return False
 
     def _fill(self, buffer: bytearray) -> OSError | None:
-        """Read until a request is complete or the buffer is full, because some clients send a record for every few
-        bytes. Return the error that ended it, or None.
+        """Read until a request is complete or the buffer is full, because some clients send a TLS record for every
+        few bytes. Return the error that ended it, or None.
         """
         room = memoryview(buffer)
         try:

@@ -28,7 +28,7 @@ EXPIRY_WARNING: Final = timedelta(days=14)
 """Remaining validity of a listener's certificate below which a warning is logged when it is loaded."""
 KEY_BLOCK: Final = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
 PEM_BLOCK: Final = b"-----BEGIN "
-"""Text that every PEM file has, and no other store."""
+"""Bytes that every PEM store contains, and no store of another type."""
 CERTIFICATE_BLOCK: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 TLS_1_3_SUITES: Final = "TLS_AES_", "TLS_CHACHA20_"
