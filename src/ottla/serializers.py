@@ -26,7 +26,7 @@ class Serde:
     expected = ""
     """The description of valid values in error messages."""
     size: int | None = None
-    """The size of all serialized values in bytes; None if it varies."""
+    """The size in bytes of every serialized value; None if sizes vary."""
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
         """Configure the serde with the client's configs. A client calls it before the other methods."""

@@ -32,7 +32,7 @@ class Jaas(NamedTuple):
 
 
 def jaas(value: Any) -> Jaas:
-    """Parse a JAAS config. Raises ValueError for a malformed one, without its text, which has passwords."""
+    """Parse a JAAS config. Raises ValueError for a malformed one, without its text, which may contain passwords."""
     line = str(value)
     head = re.match(_HEAD, line)
     if head is None:

@@ -285,7 +285,8 @@ class TopicConfig(TableConfig, subject="topic"):
     unclean_leader_election_enable = Option(
         False,
         boolean,
-        "Allow the election of a leader that is not in sync: available sooner, at the price of lost records.",
+        "Allow a replica that is not in sync to become the leader if no in-sync replica is available. The partition is "
+        "available again sooner, but records may be lost.",
     )
 
     @classmethod

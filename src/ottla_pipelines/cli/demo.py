@@ -62,7 +62,11 @@ COMMAND = Command(
         ),
         Option("--by FIELD", "field of --input by which events are counted (default: detected)"),
         OneOf(
-            Option("--seconds S", "send the events evenly over S seconds", _positive(float)),
+            Option(
+                "--seconds S",
+                "send the events evenly over S seconds (default: as fast as possible)",
+                _positive(float),
+            ),
             Option("--rate N", "send at most N events per second", _positive(float)),
             required=False,
         ),

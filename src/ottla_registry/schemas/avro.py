@@ -1,7 +1,7 @@
 """Avro schemas: parsing with fastavro, and the JSON text that Avro's Java library writes for a schema.
 
-fastavro accepts a few schemas that Java's parser rejects, for example with invalid names, duplicate fields or symbols,
-or unions in unions. `AvroSchema` rejects them, too.
+fastavro accepts a few schemas that Java's parser rejects, for example with invalid names, duplicate field names, or
+unions in unions. `AvroSchema` rejects them, too.
 """
 
 from __future__ import annotations

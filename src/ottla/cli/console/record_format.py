@@ -26,9 +26,10 @@ INTERNAL: Final = (
 OPTIONS: Final = (
     Repeatable(
         "--property, --formatter-property NAME=VALUE",
-        "parts that are printed (default: only the value), and separators: print.timestamp, print.key, print.offset, "
-        "print.partition, print.epoch, print.headers, print.value, key.separator, line.separator, headers.separator, "
-        "null.literal, key.deserializer, value.deserializer; print.delivery by a share consumer",
+        "property of the formatter. Parts to print, true or false (by default only print.value is true): "
+        "print.timestamp, print.key, print.offset, print.partition, print.epoch, print.headers, print.value, and "
+        "print.delivery for share consumers. Separators: key.separator, line.separator, headers.separator. Text for "
+        "null: null.literal. Deserializers: key.deserializer, value.deserializer",
     ),
     Option("--formatter-config FILE", "properties file with values for --formatter-property, which overrides them"),
     Option(

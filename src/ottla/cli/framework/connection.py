@@ -50,7 +50,7 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
         servers.append(
             Option(
                 "--bootstrap-controller HOST:PORT[,…]",
-                "controllers of Apache Kafka (KRaft) to connect to instead of brokers; Ottla's controllers are brokers",
+                "controllers of Apache Kafka (KRaft) to connect to instead of brokers; Ottla needs --bootstrap-server",
                 action=_Servers,
             )
         )

@@ -158,7 +158,11 @@ class AclStore:
                 try:
                     await self._change(pattern, changed)
                 except KafkaError as error:
-                    log.warning("Cannot change the ACLs at %s; the request fails: %s", znodes.acls(pattern), error)
+                    log.warning(
+                        "Cannot change the ACLs at %s; the client gets this error for them: %s",
+                        znodes.acls(pattern),
+                        error,
+                    )
                     return removed, error
             return removed, None
 

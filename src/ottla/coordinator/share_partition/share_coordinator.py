@@ -144,5 +144,7 @@ class ShareCoordinator(CoordinatorRuntime):
                 self._log.append(str(key), records.tombstones(key))
             except errors.KafkaError as error:
                 log.error(
-                    "Cannot remove the state of share partition %s of a deleted topic; its record stays: %s", key, error
+                    "Cannot remove the state of share partition %s of a deleted topic from __share_group_state: %s",
+                    key,
+                    error,
                 )

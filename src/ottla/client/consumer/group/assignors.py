@@ -183,7 +183,7 @@ class CooperativeStickyAssignor(StickyAssignor):
 def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPartition, str]) -> Assignment:
     """Return a balanced assignment that moves few partitions away from their `owners`.
 
-    First members keep what they own. Then partitions without an owner go to the members with the fewest partitions.
+    First, members keep what they own. Then partitions without an owner go to the members with the fewest partitions.
     Then partitions move to members that have at least two fewer, until there is no such member.
     """
     order = in_order(members)
