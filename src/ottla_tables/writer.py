@@ -104,8 +104,8 @@ class TableWriter:
                 self._truncated.add(partition)
                 log.error(
                     "%s-%d: the log ends at offset %d, but the table has its records up to %d. The records "
-                    "in between were lost in an unclean leader election; new records before offset %d will not be in the "
-                    "table. To write the table again from the log, set another ottla.table.location",
+                    "in between were lost in an unclean leader election; new records before offset %d will not be in "
+                    "the table. To write the table again from the log, set another ottla.table.location",
                     self.topic,
                     partition,
                     end,
