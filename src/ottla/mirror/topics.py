@@ -232,7 +232,7 @@ class TopicMirror:
 
     @property
     def _next_refresh(self) -> str:
-        """What happens next after a topic could not be created or expanded at the target."""
+        """The time of the next attempt to create or expand a topic at the target, for log lines."""
         if self._config.refresh_topics_enabled:
             return NEXT_INTERVAL
         return "not retried before a restart, because refresh.topics.enabled=false"

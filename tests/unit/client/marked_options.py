@@ -26,7 +26,10 @@ def marked(*patterns: str) -> dict[str, list[str]]:
 def missing_mark(*options: str) -> str:
     """Return what to do about options without a test."""
     names = ", ".join(f'"{option}"' for option in sorted(options))
-    return f"mark the test of the effect with @pytest.mark.option({names}); see marked() for the files that are read"
+    mark = f"@pytest.mark.option({names})"
+    return (
+        f"mark the test of the effect with {mark}, in a file that `marked` in tests/unit/client/marked_options.py reads"
+    )
 
 
 def _marks(module: ast.Module) -> Iterator[tuple[str, str]]:

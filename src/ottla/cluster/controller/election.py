@@ -72,7 +72,7 @@ class ControllerElection:
         self._decided = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._attempt = ELECTION
-        """What the task does, for log lines."""
+        """The step that the task has reached, for log lines."""
 
     async def start(self) -> None:
         """Start to take part in elections.
