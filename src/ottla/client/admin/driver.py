@@ -78,7 +78,7 @@ class AdminCall(Generic[K, V]):
     """
     lookup: Lookup
     name: str = ""
-    """What the error code of the whole response is about, for messages; empty if the response has no such code."""
+    """The subject of the error code of the whole response, for messages; empty if the response has no such code."""
     of: type[Request[Any]] | None = None
     at_most: int | None = None
     """The highest version of the request to use; None for no limit."""
