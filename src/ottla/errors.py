@@ -103,7 +103,7 @@ class NoOffsetForPartitionError(KafkaError):
 
 
 class CommitFailedError(KafkaError):
-    """The offsets were not committed, because the group has rebalanced; poll() joins the group again."""
+    """The offsets were not committed, because the group is rebalancing or has rebalanced; poll() joins it again."""
 
 
 class RecordDeserializationError(SerializationError):
@@ -187,7 +187,11 @@ class ReplicaNotAvailableError(KafkaError, code=9, retriable=True, refresh_metad
 
 
 class MessageTooLargeError(KafkaError, code=10):
-    """The batch is larger than the broker or topic accepts (message.max.bytes, max.message.bytes)."""
+    """The batch is larger than the broker or topic accepts (message.max.bytes, max.message.bytes).
+
+    The clients also raise it for a record above max.request.size or buffer.memory, and for a batch above
+    max.partition.fetch.bytes from an old broker.
+    """
 
 
 class StaleControllerEpochError(KafkaError, code=11):

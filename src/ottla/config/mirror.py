@@ -89,7 +89,10 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
         600, integer(1), "Interval in seconds between look-ups of new topics and partitions."
     )
     sync_topic_configs_enabled = Option(
-        True, boolean, "Whether later changes of topic configs at the source are copied to the target."
+        True,
+        boolean,
+        "Whether the configs of copied topics are set to those of the source at intervals. If false, they are only "
+        "copied when a topic is created.",
     )
     sync_topic_configs_interval_seconds = Option(
         600, integer(1), "Interval in seconds at which topic configs are copied."

@@ -1,4 +1,4 @@
-"""The smallest pieces of the wire format, as the compiled codecs call them: variable-length numbers, ids, records."""
+"""The smallest pieces of the wire format: functions for variable-length numbers, ids and records."""
 
 from __future__ import annotations
 

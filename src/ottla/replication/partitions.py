@@ -539,9 +539,8 @@ class Partitions:
             try:
                 directory.delete(tp)
             except errors.KafkaStorageError as error:
-                log.error(
-                    "Cannot delete the log of %s; its files stay: %s", tp, error
-                )  # the log directory is out of service
+                # the log directory is out of service
+                log.error("Cannot delete the log of %s; its files stay until the disk is repaired: %s", tp, error)
 
     def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
         self._mark_stray_copies(tp)

@@ -206,7 +206,7 @@ class SharePartitionReader:
         return Acquired(batches.data[first:last], _joined(runs))
 
     async def read_remote(self, needed: RemoteReadNeededError) -> bool:
-        """Read the records that `acquire` needs from remote storage. Return whether it has returned any in time."""
+        """Read from remote storage the records that `acquire` needs. Return whether any have arrived in time."""
         partition, offset = needed.partition, needed.offset
         try:
             data, aborted = await RemoteReads(self._broker).read(

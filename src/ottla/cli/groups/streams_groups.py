@@ -488,7 +488,7 @@ COMMAND = AdminCommand(
         ),
         Repeatable(
             "--delete-internal-topic TOPIC",
-            "with --execute: also delete this topic; it is not checked that it is an internal topic of the group",
+            "with --execute: also delete this topic, without checking that it is an internal topic of the group",
             actions=_RESET,
         ),
         Flag(

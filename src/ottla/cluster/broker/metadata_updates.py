@@ -1,8 +1,9 @@
 """The controller's requests to this broker: LeaderAndIsr and UpdateMetadata change the cluster image.
 
-UpdateMetadata adds and removes topics; LeaderAndIsr only changes partitions of topics in the image. An older state
-never replaces a newer one, so the requests may arrive in any order. Requests of a broker that is no longer the
-controller are rejected.
+UpdateMetadata adds and removes topics; LeaderAndIsr only changes partitions of topics in the image. An older partition
+state never replaces a newer one, so LeaderAndIsr and UpdateMetadata requests may overtake each other. UpdateMetadata
+requests must arrive in order, because their brokers and topics have no version. Requests from a broker that is no
+longer the controller are rejected.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ class TransactionCompleter:
                 raise error  # another broker completes the transaction
             if isinstance(error, errors.InvalidProducerEpochError):
                 log.info(
-                    "The transaction marker of transactional_id=%s is already in %s, which has a higher producer "
-                    "epoch: %s",
+                    "Not writing the transaction marker of transactional_id=%s to %s again, because the producer has "
+                    "continued there since: %s",
                     prepared.id,
                     tp,
                     error,

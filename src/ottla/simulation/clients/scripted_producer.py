@@ -153,7 +153,7 @@ class ScriptedProducer(Workload):
     def _check_held_back(self, results: list[tuple[ScriptedBatch, PartitionProduceResponse | BaseException]]) -> None:
         """Add a violation if a batch fails as out of order because an earlier one has to be retried.
 
-        In this case librdkafka would renumber all of them from zero, including those that are in the log despite an
+        In this case librdkafka would renumber all batches from zero, including those that are in the log despite an
         error response.
         """
         rejected: str | None = None
