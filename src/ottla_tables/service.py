@@ -104,7 +104,10 @@ class TopicTask:
         rows = writer.flush(ends)
         if rows:
             log.info(
-                "Topic %s: wrote %d records to its table in %.2f s", self.topic.name, rows, time.perf_counter() - began
+                "Topic %s: processed %d records for its table in %.2f s",
+                self.topic.name,
+                rows,
+                time.perf_counter() - began,
             )
             for table in writer.changed:
                 self._maintenance[table].run()
@@ -125,9 +128,10 @@ class TopicTask:
         directories = self._lookup.directories(leaders)
         for tp in leaders.keys() - directories.keys():
             log.warning(
-                "%s: not written to the table, because its log is not on this machine, or the leader's log directories "
-                "are not reported; run `ottla tables run` on the leader's machine",
+                "%s: not written to the table, because the log of its leader, broker %d, is not on this machine, or "
+                "the broker did not return its log directories; run `ottla tables run` on the machine of the broker",
                 tp,
+                leaders[tp].broker_id,
             )
         starts = self._lookup.offsets(leaders, EARLIEST)
         return Ends(

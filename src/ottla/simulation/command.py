@@ -157,7 +157,7 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
 LEFT_OUT: Final = ("timeline", "faults", "logs", "met", "clients", "began")
 """Fields of a RunOutcome that `--json` leaves out."""
 OF_MANY: Final = ("faults: ", "error: ")
-"""Prefixes of coverage items that are listed only in the coverage file, because there are so many."""
+"""Prefixes of coverage items that the printed list of items never covered leaves out, because there are so many."""
 
 
 class Report:

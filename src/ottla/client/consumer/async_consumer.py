@@ -137,7 +137,7 @@ class KafkaConsumer(ConsumerQueries):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float = 0, max_records: int | None = None
     ) -> Records:
-        """Poll: aiokafka's name for `poll`. Raises ValueError if partitions are passed: it cannot select them."""
+        """Do the same as `poll`; the name is aiokafka's. Raises ValueError if partitions are passed."""
         if partitions:
             raise ValueError("getmany() cannot select partitions; pause() the others instead")
         return await self.poll(timeout_ms, max_records)

@@ -80,7 +80,7 @@ class PendingOffsets:
             self.end(transaction)
 
     def has(self, group_id: str, tp: TopicPartition) -> bool:
-        """Return whether there is a pending offset, so that the committed offset may change when a transaction ends."""
+        """Return whether there is a pending offset, which may replace the committed one when its transaction ends."""
         return OffsetKey(group_id, tp) in self._by_key
 
     def of_group(self, group_id: str) -> Iterator[TopicPartition]:

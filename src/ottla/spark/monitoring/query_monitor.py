@@ -163,8 +163,8 @@ def _settle_accumulators(spark: SparkSession) -> None:
 
 
 def _tasks_of(spark: SparkSession) -> Any:
-    """Return a function that returns the numbers of finished and of all tasks of running jobs, or None if no job is
-    running or the session is ending. With Spark Connect, which does not report tasks, it always returns None.
+    """Return a function that returns the numbers of finished and of all tasks in the active stages, or None if none is
+    active or the session is ending. With Spark Connect, which does not report tasks, it always returns None.
     """
     from pyspark.sql.utils import is_remote
 

@@ -18,7 +18,9 @@ LINE_SECONDS: Final = 5.0
 COLUMNS: Final = ("query", "batch", "rows", "rows/s", "behind", "state", "took")
 
 Tasks = Callable[[], tuple[int, int] | None]
-"""Returns the numbers of finished and of all tasks of running jobs; None if no job is running."""
+"""Returns the numbers of finished and of all tasks in the active stages; None if no stage is active or Spark does not
+report them, as with Spark Connect.
+"""
 
 
 class Terminal:

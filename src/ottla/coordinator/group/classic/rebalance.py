@@ -235,7 +235,7 @@ def join_error(error: errors.KafkaError, member_id: str) -> JoinGroupResponse:
 
 
 def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
-    """Return the response to a JoinGroup. Only the response to the leader lists all members."""
+    """Return the response to a JoinGroup. Only the response to the leader lists the members."""
     leads = group.leader == member.id
     members = []
     if leads:
