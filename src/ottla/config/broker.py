@@ -201,38 +201,41 @@ class BrokerConfig(
     broker_id = Option(
         -1,
         integer(-1),
-        "The broker's id. -1: the id stored in the log directory, or one that the metadata store generates, or 0 for a"
-        " new standalone broker.",
+        "The broker's id. -1: the id stored in the log directory, or one that the metadata store of a cluster "
+        "generates, or 0 for a new standalone broker. With several ottla.brokers it is the id of the first one, and "
+        "-1 means 0.",
     )
     broker_id_generation_enable = Option(
         True,
         boolean,
-        "Let the metadata store of a cluster generate the id of a broker that has none. If false, such a broker does "
-        "not start.",
+        "Whether the metadata store of a cluster generates the id of a broker that has none. If false, such a broker "
+        "does not start. No effect on a standalone broker.",
     )
     reserved_broker_max_id = Option(
         1000,
         integer(0),
-        "Maximum broker.id that can be configured; generated ids are above it. Ignored if "
-        "broker.id.generation.enable is false.",
+        "Maximum broker.id that can be configured for a broker of a cluster; generated ids are above it. No effect on "
+        "a standalone broker, or if broker.id.generation.enable is false.",
     )
     node_id = Option(-1, integer(-1), "The newer name of broker.id, which it overrides; -1: broker.id applies.")
     listeners = Option(
         endpoints("PLAINTEXT://127.0.0.1:9092"),
         endpoints,
-        "Addresses to listen on, as NAME://host:port, separated by commas. An empty host: all interfaces; "
-        "port 0: any free port.",
+        "Addresses on which the broker listens, as NAME://host:port, separated by commas; each name is in "
+        "listener.security.protocol.map. An empty host: all IPv4 interfaces; port 0: any free port.",
     )
     advertised_listeners = Option[tuple[Endpoint, ...]](
         (),
         endpoints,
-        "Addresses that clients connect to, if they differ from listeners (NAT, containers, several networks). Empty: "
-        "those of listeners.",
+        "Addresses to which clients and other brokers connect, if they differ from listeners (NAT, containers, "
+        "several networks), as NAME://host:port, separated by commas. A listener without one advertises its own "
+        "address, or the machine's host name if it listens on all interfaces.",
     )
     listener_security_protocol_map = Option(
         {p: p for p in NETWORK_PROTOCOLS},
         protocol_map,
-        "Security protocol of each listener name, as NAME:PROTOCOL pairs (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL).",
+        "Security protocol of each listener, as NAME:PROTOCOL pairs separated by commas; it must include all names in "
+        "listeners. Protocols: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.",
     )
     inter_broker_listener_name = Option[str | None](
         None,
@@ -243,26 +246,34 @@ class BrokerConfig(
     security_inter_broker_protocol = Option(
         "PLAINTEXT",
         one_of(*NETWORK_PROTOCOLS),
-        "Security protocol between brokers, if inter.broker.listener.name is not set.",
+        "Security protocol of connections between brokers; a broker of a cluster needs a listener with it. Cannot be "
+        "set together with inter.broker.listener.name.",
     )
     apache_kafka_brokers_enable = Option(
         False,
         boolean,
-        "Accept inter-broker requests on the inter-broker listener without proof that the sender is a broker "
-        "of this cluster, as Apache Kafka does. Required while brokers of Apache Kafka are in the same cluster, unless "
-        "super.users or ACLs authorize them. Keep clients away from that listener then.",
+        "Whether inter-broker requests are accepted on the inter-broker listener without proof that the sender is a "
+        "broker of this cluster, because Apache Kafka's brokers send none. Required while such brokers are in the "
+        "cluster, unless super.users or ACLs authorize them. Keep clients away from that listener then.",
     )
     authorizer_class_name = Option(
         "",
         one_of("", ACL_AUTHORIZER, aliases=AUTHORIZERS),
-        "AclAuthorizer; the full class names of Kafka's StandardAuthorizer, AclAuthorizer and SimpleAclAuthorizer mean "
-        "the same. Empty: no authorization, every client may do everything.",
+        "Authorizer that checks requests against ACLs: AclAuthorizer; the full class names of Kafka's "
+        "StandardAuthorizer, AclAuthorizer and SimpleAclAuthorizer mean the same. Empty: no authorization, every "
+        "client may do everything.",
     )
     super_users = Option[tuple[str, ...]](
-        (), principals, "Principals that are authorized for everything, such as User:admin, separated by semicolons."
+        (),
+        principals,
+        "Principals that are authorized for everything, such as User:admin, separated by semicolons. No effect "
+        "without authorizer.class.name.",
     )
     allow_everyone_if_no_acl_found = Option(
-        False, boolean, "Authorize every operation on a resource without ACLs; otherwise only super users may use it."
+        False,
+        boolean,
+        "Whether every client is authorized for a resource that has no ACLs; if false, only super users are. No "
+        "effect without authorizer.class.name.",
     )
     sasl_enabled_mechanisms = Option[tuple[str, ...]](
         ("GSSAPI",),
@@ -273,8 +284,8 @@ class BrokerConfig(
     sasl_mechanism_inter_broker_protocol = Option(
         "GSSAPI",
         text,
-        "SASL mechanism between brokers: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. GSSAPI, the default as in "
-        "Kafka, is not supported.",
+        "SASL mechanism of connections between brokers, if the inter-broker listener uses SASL: PLAIN, SCRAM-SHA-256, "
+        "SCRAM-SHA-512 or OAUTHBEARER. GSSAPI, the default as in Kafka, is not supported.",
     )
     sasl_server_max_receive_size = Option(
         524288, integer(1), "Maximum size in bytes of a request on a SASL connection that is not authenticated yet."
@@ -282,48 +293,60 @@ class BrokerConfig(
     delegation_token_secret_key = Option[str | None](
         None,
         nullable(text),
-        "Master key of delegation tokens, the same on all brokers. Not set: the broker refuses delegation tokens.",
+        "Master key of delegation tokens, the same on all brokers. Not set: delegation.token.master.key applies; "
+        "without either, the broker refuses delegation tokens.",
     )
     delegation_token_master_key = Option[str | None](
-        None, nullable(text), "The older name of delegation.token.secret.key, which takes precedence."
+        None, nullable(text), "The older name of delegation.token.secret.key, which takes precedence if it is set."
     )
     delegation_token_max_lifetime_ms = Option(
-        7 * DAY_MS, integer(1), "Maximum lifetime of a delegation token in milliseconds, renewals included."
+        7 * DAY_MS,
+        integer(1),
+        "Maximum lifetime of a delegation token in milliseconds, renewals included; a client can request a shorter "
+        "one.",
     )
     delegation_token_expiry_time_ms = Option(
-        DAY_MS, integer(1), "Time in milliseconds after which a delegation token expires unless it is renewed."
+        DAY_MS,
+        integer(1),
+        "Time in milliseconds after which a new delegation token expires unless it is renewed, and by which a renewal "
+        "without a period extends it; delegation.token.max.lifetime.ms is the limit.",
     )
     delegation_token_expiry_check_interval_ms = Option(
-        3_600_000, integer(1), "Interval in milliseconds between removals of expired delegation tokens."
+        3_600_000,
+        integer(1),
+        "Interval in milliseconds at which the broker removes expired delegation tokens; values above a day mean a "
+        "day.",
     )
     connections_max_reauth_ms = Option(
         0,
         integer(0),
-        "Time in milliseconds after which a SASL client has to authenticate again (KIP-368), at most the lifetime of "
-        "its token; 0: never, or when its token expires.",
+        "Time in milliseconds within which a SASL client has to authenticate again, at most the lifetime of its "
+        "token; otherwise it is disconnected (KIP-368). 0: only when its token expires, or never without a token.",
     )
     connection_failed_authentication_delay_ms = Option(
         100,
         integer(0),
-        "Delay in milliseconds before a failed authentication is answered and the connection is closed.",
+        "Delay in milliseconds before a failed SASL authentication is answered and the connection is closed.",
     )
     ssl_client_auth = Option(
         "none",
         one_of("none", "requested", "required"),
-        "Whether clients need a certificate: required, requested (optional) or none. It applies to SSL listeners; for "
-        "a SASL_SSL listener only listener.name.NAME.ssl.client.auth does.",
+        "Whether clients of SSL listeners need a certificate: required, requested (optional) or none. For a SASL_SSL "
+        "listener, only listener.name.NAME.ssl.client.auth applies.",
     )
     ssl_principal_mapping_rules = Option(
         "DEFAULT",
         principal_rules,
-        "How a certificate's name becomes a user name: RULE:pattern/replacement/[LU] or DEFAULT (the whole "
-        "name), separated by commas; the first matching rule applies.",
+        "Rules, separated by commas, by which the name in a client's certificate becomes a user name; the first that "
+        "matches applies, and without a match the connection is closed. DEFAULT: the whole name; "
+        "RULE:pattern/replacement/ replaces a name that matches the regular expression, RULE:pattern/replacement/L or "
+        "/U also converts it to lower or upper case.",
     )
     broker_rack = Option[str | None](
         None,
         nullable(text),
-        "The broker's rack or availability zone, for replica placement and fetching from the nearest replica. By "
-        "default with ottla.brokers: the machine's name.",
+        "The broker's rack or availability zone, for replica placement and fetching from the nearest replica. Not "
+        "set: none; with several ottla.brokers, the machine's name.",
     )
     zookeeper_connect = Option[str | None](
         None,
@@ -340,21 +363,22 @@ class BrokerConfig(
     ottla_metadata_dir = Option[str | None](
         None,
         nullable(text),
-        "Directory of the embedded metadata store, which all brokers of a machine share: they form a cluster "
-        "without ZooKeeper. Must be on a local disk. By default with ottla.brokers and without ZooKeeper: metadata "
-        "below the first log directory.",
+        "Directory of the embedded metadata store, which all brokers of a machine share: they form a cluster without "
+        "ZooKeeper. Must be on a local disk, and cannot be set together with zookeeper.connect. Not set: the broker "
+        "is standalone, unless zookeeper.connect is set; several ottla.brokers use metadata below the first log "
+        "directory.",
     )
     ottla_tables_enable = Option(
         False,
         boolean,
-        "Start the table writer, `ottla tables run`, with the broker, and restart it whenever it ends. Requires the "
-        "packages of ottla[tables].",
+        "Whether `ottla broker` also starts the table writer, `ottla tables run`, and restarts it whenever it ends. "
+        "Requires the packages of ottla[tables].",
     )
     ottla_tables_command_config = Option[str | None](
         None,
         nullable(text),
-        "Properties file with the client configs of the table writer, if the first listener requires credentials or "
-        "TLS.",
+        "Properties file with the client configs of the table writer. Required if the first listener requires "
+        "credentials or TLS; no effect without ottla.tables.enable.",
     )
     ottla_event_loop_stall_ms = Option(
         250,
@@ -365,8 +389,8 @@ class BrokerConfig(
     ottla_tracing_sample_ratio = Option(
         0.0,
         number(0, 1),
-        "Share of the requests of clients and brokers that get a span of OpenTelemetry, from 0 to 1; 0: none. "
-        "Environment variables (OTEL_...) configure where the spans are sent.",
+        "Share of the requests of clients and other brokers for which an OpenTelemetry span is recorded, from 0 to 1; "
+        "0: none. Environment variables (OTEL_...) configure where the spans are sent.",
     )
     ottla_http_listener = Option[Endpoint | None](
         None,
@@ -377,14 +401,16 @@ class BrokerConfig(
     ottla_http_passwords = Option[dict[str, str]](
         {},
         passwords_by_user,
-        "USER:PASSWORD pairs of the HTTP listener, separated by commas (basic authentication). Required if other "
-        "machines can reach it and it has no TLS. /healthz and /readyz need no password.",
+        "USER:PASSWORD pairs for the HTTP listener (basic authentication), separated by commas; /healthz and /readyz "
+        "need no password. Empty: no authentication, which is refused if other machines can reach the listener and it "
+        "has no TLS.",
     )
     broker_session_timeout_ms = Option(
         9000,
         integer(100),
-        "Time in milliseconds after which a broker that is alive but blocked loses its registration in the "
-        "embedded metadata store. A broker whose process has ended loses it at once.",
+        "Time in milliseconds after which a broker that is alive but blocked loses its registration in the embedded "
+        "metadata store; a broker whose process has ended loses it at once. No effect on a standalone broker or with "
+        "zookeeper.connect, for which zookeeper.session.timeout.ms applies.",
     )
     zookeeper_session_timeout_ms = Option(
         18000, integer(1), "Time in milliseconds without a heartbeat after which ZooKeeper considers the broker dead."
@@ -392,17 +418,31 @@ class BrokerConfig(
     zookeeper_connection_timeout_ms = Option[int | None](
         None,
         nullable(integer(1)),
-        "Time in milliseconds to wait for ZooKeeper when the broker starts; by default the session timeout.",
+        "Maximum time in milliseconds that the broker waits for a connection to ZooKeeper when it starts. Not set: "
+        "zookeeper.session.timeout.ms.",
     )
     zookeeper_set_acl = Option(
-        False, boolean, "Create znodes that only the brokers may change. Requires TLS with a client certificate."
+        False,
+        boolean,
+        "Whether the broker creates its znodes so that only brokers can change them. Requires "
+        "zookeeper.ssl.client.enable and zookeeper.ssl.keystore.location.",
     )
-    zookeeper_ssl_client_enable = Option(False, boolean, "Connect to ZooKeeper with TLS.")
+    zookeeper_ssl_client_enable = Option(
+        False,
+        boolean,
+        "Whether the broker connects to ZooKeeper with TLS; if false, the other zookeeper.ssl.* configs have no "
+        "effect.",
+    )
     zookeeper_ssl_keystore_location = Option[str | None](
-        None, nullable(text), "PEM file with the broker's key and certificates for ZooKeeper."
+        None,
+        nullable(text),
+        "PEM file with the key and certificates by which the broker authenticates to ZooKeeper. Not set: no client "
+        "certificate.",
     )
     zookeeper_ssl_keystore_password = Option[str | None](
-        None, nullable(text), "Password of the key in zookeeper.ssl.keystore.location."
+        None,
+        nullable(text),
+        "Password of the key in zookeeper.ssl.keystore.location. Not set: the key is not encrypted.",
     )
     zookeeper_ssl_keystore_type = Option(
         "PEM", one_of("PEM"), "Type of the key store; only PEM is supported, so convert other types."
@@ -418,13 +458,14 @@ class BrokerConfig(
     zookeeper_ssl_endpoint_identification_algorithm = Option(
         "HTTPS",
         one_of("HTTPS", "https", ""),
-        "HTTPS: ZooKeeper's certificate must match its host name; empty: any name.",
+        "HTTPS: the host name of the ZooKeeper server must match its certificate; empty: it is not checked.",
     )
-    log_dir = Option("./ottla-data", text, "Log directory, if log.dirs is not set.")
+    log_dir = Option("./ottla-data", text, "Directory of the broker's logs. No effect if log.dirs is set.")
     log_dirs = Option[tuple[str, ...]](
         (),
         words(),
-        "Log directories, separated by commas; new partitions go to the one with the fewest. Empty: log.dir.",
+        "Directories of the broker's logs, separated by commas; a new partition goes to the one with the fewest "
+        "partitions that is not in cordoned.log.dirs. Empty: log.dir applies.",
     )
 
     cordoned_log_dirs = Option[tuple[str, ...]](
@@ -436,102 +477,171 @@ class BrokerConfig(
 
     # Requests
     socket_request_max_bytes = Option(
-        104857600, integer(1), "Maximum size in bytes of a request; a client that sends a larger one is disconnected."
+        104857600,
+        integer(1),
+        "Maximum size in bytes of a request; a client that sends a larger one is disconnected. Before SASL "
+        "authentication, sasl.server.max.receive.size applies.",
     )
     socket_send_buffer_bytes = Option(
-        102400, integer(-1), "SO_SNDBUF of client connections, in bytes; -1: the system's default."
+        102400,
+        integer(-1),
+        "Size in bytes of the send buffer (SO_SNDBUF) of connections that the broker accepts; -1 or 0: the system's "
+        "default.",
     )
     socket_receive_buffer_bytes = Option(
-        102400, integer(-1), "SO_RCVBUF of client connections, in bytes; -1: the system's default."
+        102400,
+        integer(-1),
+        "Size in bytes of the receive buffer (SO_RCVBUF) of connections that the broker accepts; -1 or 0: the "
+        "system's default.",
     )
     socket_listen_backlog_size = Option(
-        50, integer(1), "Maximum number of connections that wait to be accepted, for each listener."
+        50,
+        integer(1),
+        "Maximum number of connections that wait to be accepted, for each listener; the operating system may limit it "
+        "further.",
     )
     max_connections = Option(
         MAX_INT,
         integer(0),
-        "Maximum number of connections; further ones wait. If clients have separate listeners, the inter-broker "
-        "listener accepts them, and a client's connection is closed instead. A listener's own limit: "
-        "listener.name.NAME.max.connections.",
+        "Maximum number of connections of the broker; further ones wait until others are closed. If there are several "
+        "listeners, the inter-broker listener always accepts connections, and the least recently used client "
+        "connection is closed instead. listener.name.NAME.max.connections limits a listener in addition.",
     )
     max_connections_per_ip = Option(
-        MAX_INT, integer(0), "Maximum number of connections from one address; further ones are closed."
+        MAX_INT, integer(0), "Maximum number of connections from one IP address; further ones are closed at once."
     )
     max_connections_per_ip_overrides = Option(
         dict[str, int](),
         limits_by_address,
-        "Limits for individual addresses, which override max.connections.per.ip: ADDRESS:NUMBER, separated by commas.",
+        "Maximum numbers of connections from individual addresses, which override max.connections.per.ip: "
+        "ADDRESS:NUMBER pairs, separated by commas.",
     )
     max_connection_creation_rate = Option(
         MAX_INT,
         integer(0),
-        "Maximum number of new connections per second; further ones wait. Does not apply to the inter-broker listener "
-        "if clients have a separate one.",
+        "Maximum number of new connections per second; further ones wait. If there are several listeners, it does not "
+        "apply to the inter-broker listener. listener.name.NAME.max.connection.creation.rate limits a listener in "
+        "addition.",
     )
     queued_max_request_bytes = Option(
         -1,
         integer(-1),
         "Approximate maximum memory in bytes for requests above 64 KiB that are received or processed; further ones "
-        "wait. -1 or 0: no limit.",
+        "wait. Must be at least socket.request.max.bytes; -1 or 0: no limit.",
     )
-    quota_window_num = Option(11, integer(1), "Number of windows over which quotas are measured.")
-    quota_window_size_seconds = Option(1, integer(1), "Length of a quota window in seconds.")
+    quota_window_num = Option(
+        11,
+        integer(1),
+        "Number of windows, each of quota.window.size.seconds, over which the usage of client quotas is averaged.",
+    )
+    quota_window_size_seconds = Option(
+        1,
+        integer(1),
+        "Length in seconds of each of the quota.window.num windows over which the usage of client quotas is averaged.",
+    )
     controller_quota_window_num = Option(
-        11, integer(1), "Number of windows over which quotas of topic changes are measured."
+        11,
+        integer(1),
+        "Number of windows, each of controller.quota.window.size.seconds, over which the quota of topic changes "
+        "(controller_mutation_rate) is averaged: a client can use the quota of all windows at once.",
     )
     controller_quota_window_size_seconds = Option(
-        1, integer(1), "Length in seconds of the windows over which quotas of topic changes are measured."
+        1,
+        integer(1),
+        "Length in seconds of each of the controller.quota.window.num windows over which the quota of topic changes "
+        "(controller_mutation_rate) is averaged.",
     )
     connections_max_idle_ms = Option(
-        600000, integer(-1), "Time in milliseconds after which an idle connection is closed; -1: never."
+        600000,
+        integer(-1),
+        "Time in milliseconds after which the broker closes an idle connection of a client or another broker; -1: "
+        "never.",
     )
-    num_io_threads = Option(8, integer(1), "Number of threads for blocking work, such as fsync and compaction.")
+    num_io_threads = Option(
+        8,
+        integer(1),
+        "Number of threads for work that would block the event loop, such as validating large batches, compaction and "
+        "checkpoints. It also limits log.cleaner.threads.",
+    )
     fetch_max_bytes = Option(
         55 * 1024 * 1024,
         integer(1024),
         "Maximum size in bytes of a fetch response; a larger first batch is returned nevertheless.",
     )
     max_incremental_fetch_session_cache_slots = Option(
-        1000, integer(0), "Maximum number of fetch sessions (KIP-227) that the broker keeps."
+        1000,
+        integer(0),
+        "Maximum number of incremental fetch sessions (KIP-227) that the broker keeps; clients without one list all "
+        "their partitions in each request. 0: no sessions.",
     )
     request_timeout_ms = Option(
         30000,
         integer(0),
-        "Timeout in milliseconds of requests to other brokers; those of followers have replica.socket.timeout.ms.",
+        "Timeout in milliseconds of requests to other brokers, except those of followers, for which "
+        "replica.socket.timeout.ms applies. It also limits how long the broker waits for the replication of a "
+        "transaction's state.",
     )
 
     # Topics
-    num_partitions = Option(1, integer(1), "Number of partitions of a new topic, if the request does not set it.")
+    num_partitions = Option(
+        1,
+        integer(1),
+        "Number of partitions of a topic that is created automatically or by a request without a number. Internal "
+        "topics have their own configs.",
+    )
     default_replication_factor = Option(
-        1, integer(1), "Number of replicas of a new topic, if the request does not set it."
+        1,
+        integer(1),
+        "Number of replicas of a topic that is created automatically or by a request without a number. Internal "
+        "topics have their own configs.",
     )
     auto_create_topics_enable = Option(
         True,
         boolean,
-        "Create a topic when a client requests the metadata of one that does not exist, unless the request forbids it.",
+        "Whether a topic is created when a client requests its metadata and it does not exist. The request can forbid "
+        "it.",
     )
-    delete_topic_enable = Option(True, boolean, "Let clients delete topics.")
+    delete_topic_enable = Option(
+        True, boolean, "Whether clients can delete topics; if false, such requests fail with TOPIC_DELETION_DISABLED."
+    )
     min_insync_replicas = Option(
-        1, integer(1), "Minimum number of in-sync replicas for writes with acks=all; with fewer they fail."
+        1,
+        integer(1),
+        "Minimum number of in-sync replicas for writes with acks=all; with fewer they fail. If a partition has fewer "
+        "replicas than this, all of them must be in sync.",
     )
     compression_type = Option(
         "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        "Codec of stored batches: producer keeps them as they were sent; a codec or uncompressed: the broker converts "
-        "batches that differ.",
+        "Codec of stored batches. producer: the broker stores batches as they were sent; a codec or uncompressed: it "
+        "converts batches that differ.",
     )
     compression_gzip_level = Option(
-        -1, gzip_level, "Level at which the broker compresses batches with gzip, 1 to 9; -1: the codec's default."
+        -1,
+        gzip_level,
+        "Level, 1 to 9, at which the broker compresses batches that it converts to gzip (compression.type); -1: the "
+        "codec's default.",
     )
-    compression_lz4_level = Option(9, integer(1, 17), "Level at which the broker compresses batches with lz4, 1 to 17.")
+    compression_lz4_level = Option(
+        9,
+        integer(1, 17),
+        "Level, 1 to 17, at which the broker compresses batches that it converts to lz4 (compression.type).",
+    )
     compression_zstd_level = Option(
-        3, integer(-131072, 22), "Level at which the broker compresses batches with zstd, -131072 to 22."
+        3,
+        integer(-131072, 22),
+        "Level, -131072 to 22, at which the broker compresses batches that it converts to zstd (compression.type).",
     )
-    message_max_bytes = Option(1048588, integer(0), "Maximum size in bytes of a record batch, after compression.")
+    message_max_bytes = Option(
+        1048588,
+        integer(0),
+        "Maximum size in bytes of a record batch, after compression; a larger one fails with MESSAGE_TOO_LARGE.",
+    )
     message_max_decompressed_bytes = Option(
         16777216,
         integer(1, MAX_INT),
-        "Maximum size in bytes of a producer's batch after decompression; a larger one fails with MESSAGE_TOO_LARGE.",
+        "Maximum size in bytes of a producer's batch after decompression; a larger one fails with MESSAGE_TOO_LARGE. "
+        "Not checked if ottla.validate.records is crc, except for batches that the broker converts.",
     )
     ottla_validate_records = Option(
         "all",
@@ -543,47 +653,73 @@ class BrokerConfig(
     unclean_leader_election_enable = Option(
         False,
         boolean,
-        "Allow a replica that is not in sync to become the leader if no in-sync replica is available. The partition is "
-        "available again sooner, but records may be lost.",
+        "Whether a replica that is not in sync can become the leader if no in-sync replica is available. The "
+        "partition is then available again sooner, but records may be lost.",
     )
 
     # The log
-    log_segment_bytes = Option(1073741824, integer(14), "Size in bytes at which a new segment is rolled.")
+    log_segment_bytes = Option(
+        1073741824,
+        integer(14),
+        "Maximum size in bytes of a segment: a batch that does not fit rolls a new one, and a batch larger than a "
+        "whole segment is rejected.",
+    )
     log_roll_ms = Option[int | None](
         None,
         nullable(integer(1)),
-        "Age in milliseconds at which a new segment is rolled; takes precedence over log.roll.hours.",
+        "Age of a segment in milliseconds at which the next append rolls a new one; for compacted topics at most "
+        "log.cleaner.max.compaction.lag.ms. Not set: log.roll.hours applies.",
     )
-    log_roll_hours = Option(168, integer(1), "Age in hours at which a new segment is rolled.")
+    log_roll_hours = Option(
+        168,
+        integer(1),
+        "Age of a segment in hours at which the next append rolls a new one; for compacted topics at most "
+        "log.cleaner.max.compaction.lag.ms. No effect if log.roll.ms is set.",
+    )
     log_roll_jitter_ms = Option[int | None](
         None,
         nullable(integer(0)),
-        "Maximum random time in milliseconds by which segments are rolled earlier; takes precedence over "
-        "log.roll.jitter.hours.",
+        "Maximum random time in milliseconds by which segments are rolled before they reach the age of log.roll.ms or "
+        "log.roll.hours, so that partitions do not all roll them at the same time. Not set: log.roll.jitter.hours "
+        "applies.",
     )
     log_roll_jitter_hours = Option(
-        0, integer(0), "Maximum random time in hours by which segments are rolled earlier, so not all at the same time."
+        0,
+        integer(0),
+        "Maximum random time in hours by which segments are rolled before they reach the age of log.roll.ms or "
+        "log.roll.hours, so that partitions do not all roll them at the same time. No effect if log.roll.jitter.ms is "
+        "set.",
     )
     log_retention_ms = Option[int | None](
         None,
         nullable(integer(-1)),
-        "Time in milliseconds to retain records, if the cleanup policy includes delete; -1: no limit. Takes precedence "
-        "over log.retention.minutes and log.retention.hours.",
+        "Time in milliseconds to retain records, if the cleanup policy includes delete; -1: no limit. Not set: "
+        "log.retention.minutes applies or, if that is not set either, log.retention.hours.",
     )
     log_retention_minutes = Option[int | None](
         None,
         nullable(integer(-1)),
-        "Time in minutes to retain records, if the cleanup policy includes delete; -1: no limit. Takes precedence over "
-        "log.retention.hours.",
+        "Time in minutes to retain records, if the cleanup policy includes delete; -1: no limit. No effect if "
+        "log.retention.ms is set. Not set: log.retention.hours applies.",
     )
     log_retention_hours = Option(
-        168, integer(-1), "Time in hours to retain records, if the cleanup policy includes delete; -1: no limit."
+        168,
+        integer(-1),
+        "Time in hours to retain records, if the cleanup policy includes delete; -1: no limit. No effect if "
+        "log.retention.ms or log.retention.minutes is set.",
     )
     log_local_retention_ms = Option(
-        -2, integer(-2), "Default of the topic config local.retention.ms; -2: retention.ms, -1: no limit."
+        -2,
+        integer(-2),
+        "Time in milliseconds to retain records of tiered topics on brokers once they are in remote storage, for "
+        "topics without local.retention.ms; -1: no limit, -2: the topic's retention.ms.",
     )
     log_local_retention_bytes = Option(
-        -2, integer(-2), "Default of the topic config local.retention.bytes; -2: retention.bytes, -1: no limit."
+        -2,
+        integer(-2),
+        "Size in bytes of a tiered partition on a broker above which its oldest segments are deleted there once they "
+        "are in remote storage, for topics without local.retention.bytes; -1: no limit, -2: the topic's "
+        "retention.bytes.",
     )
     log_retention_bytes = Option(
         -1,
@@ -592,67 +728,101 @@ class BrokerConfig(
         "-1: no limit.",
     )
     log_retention_check_interval_ms = Option(
-        300000, integer(1), "Interval in milliseconds between checks of retention."
+        300000,
+        integer(1),
+        "Interval in milliseconds at which the broker checks whether segments are due for deletion by the retention "
+        "configs; values above a day mean a day.",
     )
     log_cleanup_policy = Option[tuple[str, ...]](
-        ("delete",), words("delete", "compact"), "What happens to old segments: delete, compact, or both."
+        ("delete",),
+        words("delete", "compact"),
+        "How old records are removed: delete removes segments by log.retention.ms and log.retention.bytes, compact "
+        "retains the last record of each key; both can be set. Empty: neither applies.",
     )
-    log_cleaner_enable = Option(True, boolean, "Compact topics with cleanup.policy=compact. Internal topics need it.")
+    log_cleaner_enable = Option(
+        True,
+        boolean,
+        "Whether the broker compacts topics whose cleanup.policy includes compact. Internal topics need it.",
+    )
     log_cleaner_backoff_ms = Option(
-        15000, integer(0), "Time in milliseconds that the cleaner sleeps after it has compacted all logs that are due."
+        15000,
+        integer(0),
+        "Time in milliseconds, at least 100, that a thread of the cleaner sleeps after it has compacted all logs that "
+        "are due.",
     )
     log_cleaner_dedupe_buffer_size = Option(
         134217728,
         integer(1024),
-        "Memory in bytes of the cleaner's offset maps, for all threads together. More memory: fewer passes.",
+        "Memory in bytes for the offsets of keys that the cleaner has read, for all its threads together. With more, "
+        "a log is compacted in fewer passes.",
     )
-    log_cleaner_threads = Option(1, integer(1), "Maximum number of logs that are compacted at the same time.")
+    log_cleaner_threads = Option(
+        1, integer(1), "Maximum number of logs that are compacted at the same time; num.io.threads limits it, too."
+    )
     log_cleaner_io_buffer_load_factor = Option(
         0.9,
         number(0, 1),
-        "Share of log.cleaner.dedupe.buffer.size that is filled with keys, from 0 to 1. Higher: more keys per pass.",
+        "Share of log.cleaner.dedupe.buffer.size, from 0 to 1, that the cleaner fills with keys in one pass. With a "
+        "higher one, a log is compacted in fewer passes.",
     )
     log_cleaner_io_max_bytes_per_second = Option(
-        1.7976931348623157e308, number(1), "Maximum bytes per second that the cleaner reads and writes."
+        1.7976931348623157e308,
+        number(1),
+        "Maximum rate in bytes per second at which all threads of the cleaner together read and write; by default "
+        "there is no limit.",
     )
     log_cleaner_min_cleanable_ratio = Option(
         0.5,
         number(0, 1),
-        "Share of a log, from 0 to 1, that must be uncompacted before it is compacted, unless "
+        "Share of a log's bytes, from 0 to 1, that must be uncompacted before the log is compacted, unless "
         "log.cleaner.max.compaction.lag.ms is exceeded.",
     )
     log_cleaner_delete_retention_ms = Option(
         DAY_MS,
         integer(0),
-        "Time in milliseconds for which tombstones remain after a compaction has read them, so that consumers can read "
-        "them, too.",
+        "Minimum time in milliseconds for which tombstones of compacted topics remain after the first compaction that "
+        "has read them, so that consumers can read them, too.",
     )
     log_cleaner_min_compaction_lag_ms = Option(
         0, integer(0), "Minimum age in milliseconds of a record before it is compacted."
     )
     log_cleaner_max_compaction_lag_ms = Option(
-        MAX_LONG, integer(1), "Maximum age in milliseconds of a record before its log becomes due for compaction."
+        MAX_LONG,
+        integer(1),
+        "Maximum age in milliseconds of an uncompacted record before its log becomes due for compaction, whatever "
+        "log.cleaner.min.cleanable.ratio is; by default there is no limit.",
     )
-    log_index_size_max_bytes = Option(10 * 1024 * 1024, integer(4), "Maximum size in bytes of an index file.")
-    log_index_interval_bytes = Option(4096, integer(0), "Bytes of log between two entries of an offset index.")
+    log_index_size_max_bytes = Option(
+        10 * 1024 * 1024,
+        integer(4),
+        "Maximum size in bytes of an index file; when it is full, a new segment is rolled.",
+    )
+    log_index_interval_bytes = Option(
+        4096, integer(0), "Minimum number of bytes of records between two entries of an offset index."
+    )
     log_segment_delete_delay_ms = Option(
-        60000, integer(0), "Time in milliseconds before the files of a deleted segment are removed."
+        60000,
+        integer(0),
+        "Minimum time in milliseconds between the deletion of a segment or partition and the removal of its files.",
     )
     log_flush_interval_messages = Option(
         MAX_LONG,
         integer(1),
-        "Number of records after which a partition is flushed with fsync. With replication it is usually not needed.",
+        "Number of unflushed records at which a partition is flushed with fsync, for which acknowledgements wait. By "
+        "default there is no limit, and segments are flushed after they are rolled; with replication that is usually "
+        "enough.",
     )
     log_flush_interval_ms = Option[int | None](
         None,
         nullable(integer(0)),
-        "Age in milliseconds at which unflushed records are flushed. It is checked every "
-        "log.flush.scheduler.interval.ms, which is also the default.",
+        "Time in milliseconds since a partition's last flush after which its unflushed records are flushed. It is "
+        "checked every log.flush.scheduler.interval.ms, which is also the default.",
     )
     log_flush_scheduler_interval_ms = Option(
         MAX_LONG,
         integer(1),
-        "Interval in milliseconds between checks for unflushed records; by default there are none.",
+        "Interval in milliseconds at which the broker checks whether flushes are due by log.flush.interval.ms; values "
+        "above a day, as by default, mean a day.",
     )
     log_flush_offset_checkpoint_interval_ms = Option(
         60000,
@@ -669,42 +839,46 @@ class BrokerConfig(
     replica_high_watermark_checkpoint_interval_ms = Option(
         5000,
         integer(1),
-        "Interval in milliseconds between checkpoints of high watermarks, recovery points and log start offsets.",
+        "Interval in milliseconds at which high watermarks, recovery points and log start offsets are written to "
+        "checkpoint files; values above a day mean a day.",
     )
     log_message_timestamp_type = Option(
         "CreateTime",
         one_of("CreateTime", "LogAppendTime"),
-        "Timestamp of records: CreateTime (the producer's) or LogAppendTime (the broker's).",
+        "Which timestamp records get: CreateTime (that of the producer) or LogAppendTime (the time when the leader "
+        "appends them).",
     )
     log_message_timestamp_before_max_ms = Option(
         MAX_LONG,
         integer(0),
-        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock. Ignored "
-        "with LogAppendTime.",
+        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock; otherwise its "
+        "batch is rejected. Not checked with LogAppendTime or, for batches that the broker does not convert, if "
+        "ottla.validate.records is crc.",
     )
     log_message_timestamp_after_max_ms = Option(
         3600000,
         integer(0),
-        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock. Ignored "
-        "with LogAppendTime.",
+        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock; otherwise its "
+        "batch is rejected. Not checked with LogAppendTime or, for batches that the broker does not convert, if "
+        "ottla.validate.records is crc.",
     )
     log_message_timestamp_difference_max_ms = Option(
         MAX_LONG,
         integer(0),
-        "The older name of both log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms, which take "
-        "precedence.",
+        "The older config for both log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms, in "
+        "milliseconds: it sets each of them that is not set itself.",
     )
     log_message_format_version = Option(
         "3.0-IV1",
         format_version,
-        "Kafka version that selects the message format of stored batches: below 0.10 format 0, below 0.11 format 1; "
-        "later versions have no effect.",
+        "The broker stores batches in message format 0 if this Kafka version is below 0.10, and in format 1 if it is "
+        "below 0.11. Later versions have no effect.",
     )
     log_message_downconversion_enable = Option(
         True,
         boolean,
-        "Down-convert batches for consumers that only read older message formats; otherwise they get "
-        "UNSUPPORTED_VERSION.",
+        "Whether the broker converts batches for consumers that only read older message formats; if false, their "
+        "fetches fail with UNSUPPORTED_VERSION.",
     )
     log_preallocate = Option(
         False,
