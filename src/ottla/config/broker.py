@@ -883,127 +883,196 @@ class BrokerConfig(
     log_preallocate = Option(
         False,
         boolean,
-        "Whether the file of a new segment is allocated at its full size; the unused rest is released when the segment "
-        "is closed or idle.",
+        "Whether the file of a new segment is allocated at its full size (log.segment.bytes); the unused rest is "
+        "released when the segment is closed or idle.",
     )
     replica_lag_time_max_ms = Option(
-        30000, integer(1), "Time in milliseconds after which a follower that has not caught up leaves the ISR."
+        30000,
+        integer(1),
+        "Time in milliseconds for which a follower may be behind its leader before the leader removes it from the ISR. "
+        "The leader checks this at intervals of half this time.",
     )
     replica_fetch_wait_max_ms = Option(
         500,
         integer(0),
-        "Maximum time in milliseconds that a leader waits for records before it answers a follower's fetch.",
+        "Maximum time in milliseconds that a leader waits for replica.fetch.min.bytes of records before it answers "
+        "this broker's fetch as a follower.",
     )
     replica_fetch_min_bytes = Option(
         1,
         integer(1),
-        "Bytes that a leader waits for, at most replica.fetch.wait.max.ms, before it answers a follower's fetch.",
+        "Minimum number of bytes for which a leader waits before it answers this broker's fetch as a follower; after "
+        "replica.fetch.wait.max.ms, it answers with less.",
     )
     replica_fetch_max_bytes = Option(
         1024 * 1024,
         integer(0),
-        "Maximum bytes of one partition in a follower's fetch; a larger first batch is returned nevertheless.",
+        "Maximum number of bytes per partition in a response when this broker fetches as a follower. If the first "
+        "batch of the response is larger, it is returned nevertheless.",
     )
     replica_fetch_response_max_bytes = Option(
         10 * 1024 * 1024,
         integer(0),
-        "Maximum bytes of a response when this broker fetches as a follower; a larger first batch is returned "
-        "nevertheless.",
+        "Maximum number of bytes of a whole response when this broker fetches as a follower; fetch.max.bytes of the "
+        "leader limits it, too. If the first batch of the response is larger, it is returned nevertheless.",
     )
     replica_fetch_backoff_ms = Option(
-        1000, integer(0), "Time in milliseconds before a follower fetches a failed partition again."
+        1000,
+        integer(0),
+        "Maximum delay in milliseconds before a follower fetches again after an error of a partition or of the whole "
+        "request. The delay begins at 20 ms for a partition and 50 ms for a request, and doubles with each consecutive "
+        "failure.",
     )
     replica_socket_timeout_ms = Option(
-        30000, integer(1), "Timeout in milliseconds of a follower's requests to the leader."
+        30000,
+        integer(1),
+        "Time in milliseconds that a follower waits for a leader's response before its request fails; for a fetch, "
+        "replica.fetch.wait.max.ms is added.",
     )
-    num_replica_fetchers = Option(1, integer(1), "Number of connections to each leader over which followers fetch.")
+    num_replica_fetchers = Option(
+        1,
+        integer(1),
+        "Maximum number of fetchers per leader, over which this broker distributes the partitions that it follows. "
+        "Each fetcher sends its own requests over its own connections.",
+    )
     replica_selector_class = Option[str | None](
         None,
         nullable(one_of(*SELECTORS.values(), aliases=SELECTORS)),
-        "Class that selects the replica from which a consumer reads (KIP-392), such as RackAwareReplicaSelector; "
-        "not set: the leader.",
+        "Class that selects the replica from which a consumer reads (KIP-392): RackAwareReplicaSelector selects an "
+        "in-sync replica in the rack of the consumer's client.rack. LeaderSelector, or not set: consumers read from "
+        "the leader.",
     )
     replica_alter_log_dirs_io_max_bytes_per_second = Option(
-        MAX_LONG, integer(1), "Maximum bytes per second for moves of replicas between log directories."
+        MAX_LONG,
+        integer(1),
+        "Maximum rate in bytes per second at which this broker copies replicas from one of its log directories to "
+        "another.",
     )
     leader_replication_throttled_rate = Option(
         MAX_LONG,
         integer(1),
-        "Maximum rate in bytes per second at which leaders on this broker send data of throttled replicas.",
+        "Maximum rate in bytes per second at which this broker, as a leader, sends data of the replicas in "
+        "leader.replication.throttled.replicas of their topics. Followers in the ISR are not throttled.",
     )
     follower_replication_throttled_rate = Option(
         MAX_LONG,
         integer(1),
-        "Maximum rate in bytes per second at which followers on this broker fetch data of throttled replicas.",
+        "Maximum rate in bytes per second at which this broker, as a follower, fetches data of the replicas in "
+        "follower.replication.throttled.replicas of their topics. It is not throttled in partitions where it is in the "
+        "ISR.",
     )
     num_recovery_threads_per_data_dir = Option(
         2, integer(1), "Number of threads per log directory that load and recover logs when the broker starts."
     )
     producer_id_expiration_ms = Option(
-        DAY_MS, integer(1), "Time in milliseconds after which the state of an inactive producer is removed."
+        DAY_MS,
+        integer(1),
+        "Time in milliseconds since the last batch or transaction marker of a producer after which the broker removes "
+        "the producer's state from a partition, unless a transaction is open there. It is checked every "
+        "producer.id.expiration.check.interval.ms.",
     )
 
     # Groups
-    group_min_session_timeout_ms = Option(6000, integer(1), "Minimum session.timeout.ms of a classic group's members.")
+    group_min_session_timeout_ms = Option(
+        6000,
+        integer(1),
+        "Minimum session.timeout.ms in milliseconds of a classic group's members; one with a lower value is rejected "
+        "with INVALID_SESSION_TIMEOUT.",
+    )
     group_max_session_timeout_ms = Option(
-        1800000, integer(1), "Maximum session.timeout.ms of a classic group's members."
+        1800000,
+        integer(1),
+        "Maximum session.timeout.ms in milliseconds of a classic group's members; one with a higher value is rejected "
+        "with INVALID_SESSION_TIMEOUT.",
     )
     group_initial_rebalance_delay_ms = Option(
         3000,
         integer(0),
-        "Time in milliseconds that the first rebalance of an empty classic group waits for more members. If some join "
-        "meanwhile, it waits again, in total at most for the rebalance timeout.",
+        "Time in milliseconds that the first rebalance of an empty classic group waits for more members; 0: it does "
+        "not wait. If some join meanwhile, it waits again, in total at most for the rebalance timeout.",
     )
-    group_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a classic group.")
+    group_max_size = Option(
+        MAX_INT,
+        integer(1),
+        "Maximum number of members of a classic group; further ones are rejected with GROUP_MAX_SIZE_REACHED.",
+    )
     group_coordinator_rebalance_protocols = Option[tuple[str, ...]](
         ("classic", "consumer", "share", "streams"),
         words("classic", "consumer", "share", "streams"),
-        "Group protocols that clients may use: classic, which is always enabled, consumer (KIP-848), share (KIP-932) "
-        "and streams (KIP-1071).",
+        "Group protocols that clients may use: consumer (KIP-848), share (KIP-932), streams (KIP-1071) and classic, "
+        "which is enabled even if it is not listed.",
     )
     group_consumer_session_timeout_ms = Option(
         45000,
         integer(1),
-        "Time in milliseconds without a heartbeat after which a member of a consumer group is removed. A group can set "
-        "consumer.session.timeout.ms instead.",
+        "Time in milliseconds without a heartbeat after which a member of a consumer group is removed; members that "
+        "use the classic protocol have their own session.timeout.ms. A group can set consumer.session.timeout.ms "
+        "instead.",
     )
-    group_consumer_min_session_timeout_ms = Option(45000, integer(1), "Minimum consumer.session.timeout.ms of a group.")
-    group_consumer_max_session_timeout_ms = Option(60000, integer(1), "Maximum consumer.session.timeout.ms of a group.")
+    group_consumer_min_session_timeout_ms = Option(
+        45000,
+        integer(1),
+        "Minimum value in milliseconds that a group can set for consumer.session.timeout.ms; a lower one is rejected. "
+        "It is also the minimum of group.consumer.session.timeout.ms.",
+    )
+    group_consumer_max_session_timeout_ms = Option(
+        60000,
+        integer(1),
+        "Maximum value in milliseconds that a group can set for consumer.session.timeout.ms; a higher one is rejected. "
+        "It is also the maximum of group.consumer.session.timeout.ms.",
+    )
     group_consumer_heartbeat_interval_ms = Option(
         5000,
         integer(1),
-        "Interval in milliseconds between heartbeats of a consumer group's members. A group can set "
+        "Interval in milliseconds at which members of a consumer group send heartbeats. A group can set "
         "consumer.heartbeat.interval.ms instead.",
     )
     group_consumer_min_heartbeat_interval_ms = Option(
-        5000, integer(1), "Minimum consumer.heartbeat.interval.ms of a group."
+        5000,
+        integer(1),
+        "Minimum value in milliseconds that a group can set for consumer.heartbeat.interval.ms; a lower one is "
+        "rejected. It is also the minimum of group.consumer.heartbeat.interval.ms.",
     )
     group_consumer_max_heartbeat_interval_ms = Option(
-        15000, integer(1), "Maximum consumer.heartbeat.interval.ms of a group."
+        15000,
+        integer(1),
+        "Maximum value in milliseconds that a group can set for consumer.heartbeat.interval.ms; a higher one is "
+        "rejected. It is also the maximum of group.consumer.heartbeat.interval.ms.",
     )
-    group_consumer_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a consumer group.")
+    group_consumer_max_size = Option(
+        MAX_INT,
+        integer(1),
+        "Maximum number of members of a consumer group; further ones are rejected with GROUP_MAX_SIZE_REACHED.",
+    )
     group_consumer_assignors = Option[tuple[str, ...]](
         ("uniform", "range"),
         words(*SERVER_ASSIGNORS.values(), aliases=SERVER_ASSIGNORS),
-        "Assignors of the broker for consumer groups; the first is the default.",
+        "Assignors that the broker offers to consumer groups: uniform and range, or their Java class names. A group "
+        "uses the one that most of its members request by group.remote.assignor; the first one is the default.",
     )
     group_consumer_migration_policy = Option(
         "bidirectional",
         one_of("bidirectional", "upgrade", "downgrade", "disabled"),
         "Changes of the protocol that a group may make while it has members: upgrade (classic to consumer), downgrade "
-        "(consumer to classic), bidirectional or disabled.",
+        "(consumer to classic), bidirectional (both) or disabled (neither).",
     )
     group_consumer_assignment_interval_ms = Option(
         0,
         integer(0),
-        "Minimum time in milliseconds between two assignments of a consumer group; 0: no minimum. In Kafka: 1000. A "
-        "group can set consumer.assignment.interval.ms instead.",
+        "Minimum time in milliseconds between two assignments of a consumer group; 0: no minimum. Kafka's default is "
+        "1000. A group can set consumer.assignment.interval.ms instead.",
     )
     group_consumer_min_assignment_interval_ms = Option(
-        0, integer(0), "Minimum consumer.assignment.interval.ms of a group."
+        0,
+        integer(0),
+        "Minimum value in milliseconds that a group can set for consumer.assignment.interval.ms; a lower one is "
+        "rejected. It is also the minimum of group.consumer.assignment.interval.ms.",
     )
     group_consumer_max_assignment_interval_ms = Option(
-        15000, integer(0), "Maximum consumer.assignment.interval.ms of a group."
+        15000,
+        integer(0),
+        "Maximum value in milliseconds that a group can set for consumer.assignment.interval.ms; a higher one is "
+        "rejected. It is also the maximum of group.consumer.assignment.interval.ms.",
     )
     group_share_session_timeout_ms = Option(
         45000,
@@ -1011,58 +1080,115 @@ class BrokerConfig(
         "Time in milliseconds without a heartbeat after which a member of a share group is removed. A group can set "
         "share.session.timeout.ms instead.",
     )
-    group_share_min_session_timeout_ms = Option(45000, integer(1), "Minimum share.session.timeout.ms of a group.")
-    group_share_max_session_timeout_ms = Option(60000, integer(1), "Maximum share.session.timeout.ms of a group.")
+    group_share_min_session_timeout_ms = Option(
+        45000,
+        integer(1),
+        "Minimum value in milliseconds that a group can set for share.session.timeout.ms; a lower one is rejected.",
+    )
+    group_share_max_session_timeout_ms = Option(
+        60000,
+        integer(1),
+        "Maximum value in milliseconds that a group can set for share.session.timeout.ms; a higher one is rejected.",
+    )
     group_share_heartbeat_interval_ms = Option(
         5000,
         integer(1),
-        "Interval in milliseconds between heartbeats of a share group's members. A group can set "
+        "Interval in milliseconds at which members of a share group send heartbeats. A group can set "
         "share.heartbeat.interval.ms instead.",
     )
-    group_share_min_heartbeat_interval_ms = Option(5000, integer(1), "Minimum share.heartbeat.interval.ms of a group.")
-    group_share_max_heartbeat_interval_ms = Option(15000, integer(1), "Maximum share.heartbeat.interval.ms of a group.")
-    group_share_max_size = Option(200, integer(1, 1000), "Maximum number of members of a share group.")
+    group_share_min_heartbeat_interval_ms = Option(
+        5000,
+        integer(1),
+        "Minimum value in milliseconds that a group can set for share.heartbeat.interval.ms; a lower one is rejected.",
+    )
+    group_share_max_heartbeat_interval_ms = Option(
+        15000,
+        integer(1),
+        "Maximum value in milliseconds that a group can set for share.heartbeat.interval.ms; a higher one is rejected.",
+    )
+    group_share_max_size = Option(
+        200,
+        integer(1, 1000),
+        "Maximum number of members of a share group; further ones are rejected with GROUP_MAX_SIZE_REACHED.",
+    )
     group_share_record_lock_duration_ms = Option(
         30000,
         integer(1000, 3600000),
-        "Time in milliseconds that a record is locked for the member that acquired it. A group can set "
+        "Time in milliseconds for which a record is locked for the member of a share group that acquired it; if the "
+        "member has not acknowledged it by then, it can be delivered again. A group can set "
         "share.record.lock.duration.ms instead.",
     )
     group_share_min_record_lock_duration_ms = Option(
-        15000, integer(1000, 30000), "Minimum share.record.lock.duration.ms of a group."
+        15000,
+        integer(1000, 30000),
+        "Minimum value in milliseconds that a group can set for share.record.lock.duration.ms; a lower one is "
+        "rejected.",
     )
     group_share_max_record_lock_duration_ms = Option(
-        60000, integer(30000, 3600000), "Maximum share.record.lock.duration.ms of a group."
+        60000,
+        integer(30000, 3600000),
+        "Maximum value in milliseconds that a group can set for share.record.lock.duration.ms; a higher one is "
+        "rejected.",
     )
     group_share_delivery_count_limit = Option(
         5,
         integer(2, 10),
-        "Maximum number of deliveries of a record to a share group whose share.delivery.count.limit is not set.",
+        "Maximum number of times that a record is delivered to a share group before it is archived. A group can set "
+        "share.delivery.count.limit instead.",
     )
-    group_share_min_delivery_count_limit = Option(2, integer(2, 5), "Minimum share.delivery.count.limit of a group.")
-    group_share_max_delivery_count_limit = Option(10, integer(5, 25), "Maximum share.delivery.count.limit of a group.")
+    group_share_min_delivery_count_limit = Option(
+        2,
+        integer(2, 5),
+        "Minimum value that a group can set for share.delivery.count.limit; a lower one is rejected. It is also the "
+        "minimum of group.share.delivery.count.limit.",
+    )
+    group_share_max_delivery_count_limit = Option(
+        10,
+        integer(5, 25),
+        "Maximum value that a group can set for share.delivery.count.limit; a higher one is rejected. It is also the "
+        "maximum of group.share.delivery.count.limit.",
+    )
     group_share_partition_max_record_locks = Option(
         2000,
         integer(100, 10000),
-        "Maximum number of records of a partition that a share group has in flight. A group can set "
-        "share.partition.max.record.locks instead.",
+        "Maximum number of records of a partition that a share group can have in flight, so that it gets no more of "
+        "them until some are acknowledged. A group can set share.partition.max.record.locks instead.",
     )
     group_share_min_partition_max_record_locks = Option(
-        100, integer(100, 2000), "Minimum share.partition.max.record.locks of a group."
+        100,
+        integer(100, 2000),
+        "Minimum value that a group can set for share.partition.max.record.locks; a lower one is rejected. It is also "
+        "the minimum of group.share.partition.max.record.locks.",
     )
     group_share_max_partition_max_record_locks = Option(
-        4000, integer(2000, 10000), "Maximum share.partition.max.record.locks of a group."
+        4000,
+        integer(2000, 10000),
+        "Maximum value that a group can set for share.partition.max.record.locks; a higher one is rejected. It is also "
+        "the maximum of group.share.partition.max.record.locks.",
     )
-    group_share_max_share_sessions = Option(2000, integer(1), "Maximum number of share sessions that the broker keeps.")
+    group_share_max_share_sessions = Option(
+        2000,
+        integer(1),
+        "Maximum number of share sessions of members that fetch from this broker. At the limit, sessions that were "
+        "idle for group.share.session.timeout.ms are closed; if there are none, a new session is rejected.",
+    )
     group_share_assignment_interval_ms = Option(
         0,
         integer(0),
-        "Minimum time in milliseconds between two assignments of a share group; 0: no minimum. In Kafka: 1000. A group "
-        "can set share.assignment.interval.ms instead.",
+        "Minimum time in milliseconds between two assignments of a share group; 0: no minimum. Kafka's default is "
+        "1000. A group can set share.assignment.interval.ms instead.",
     )
-    group_share_min_assignment_interval_ms = Option(0, integer(0), "Minimum share.assignment.interval.ms of a group.")
+    group_share_min_assignment_interval_ms = Option(
+        0,
+        integer(0),
+        "Minimum value in milliseconds that a group can set for share.assignment.interval.ms; a lower one is rejected. "
+        "It is also the minimum of group.share.assignment.interval.ms.",
+    )
     group_share_max_assignment_interval_ms = Option(
-        15000, integer(0), "Maximum share.assignment.interval.ms of a group."
+        15000,
+        integer(0),
+        "Maximum value in milliseconds that a group can set for share.assignment.interval.ms; a higher one is "
+        "rejected. It is also the maximum of group.share.assignment.interval.ms.",
     )
     group_streams_session_timeout_ms = Option(
         45000,
@@ -1070,33 +1196,53 @@ class BrokerConfig(
         "Time in milliseconds without a heartbeat after which a member of a streams group is removed. A group can set "
         "streams.session.timeout.ms instead.",
     )
-    group_streams_min_session_timeout_ms = Option(45000, integer(1), "Minimum streams.session.timeout.ms of a group.")
-    group_streams_max_session_timeout_ms = Option(60000, integer(1), "Maximum streams.session.timeout.ms of a group.")
+    group_streams_min_session_timeout_ms = Option(
+        45000,
+        integer(1),
+        "Minimum value in milliseconds that a group can set for streams.session.timeout.ms; a lower one is rejected.",
+    )
+    group_streams_max_session_timeout_ms = Option(
+        60000,
+        integer(1),
+        "Maximum value in milliseconds that a group can set for streams.session.timeout.ms; a higher one is rejected.",
+    )
     group_streams_heartbeat_interval_ms = Option(
         5000,
         integer(1),
-        "Interval in milliseconds between heartbeats of a streams group's members. A group can set "
+        "Interval in milliseconds at which members of a streams group send heartbeats. A group can set "
         "streams.heartbeat.interval.ms instead.",
     )
     group_streams_min_heartbeat_interval_ms = Option(
-        5000, integer(1), "Minimum streams.heartbeat.interval.ms of a group."
+        5000,
+        integer(1),
+        "Minimum value in milliseconds that a group can set for streams.heartbeat.interval.ms; a lower one is "
+        "rejected.",
     )
     group_streams_max_heartbeat_interval_ms = Option(
-        15000, integer(1), "Maximum streams.heartbeat.interval.ms of a group."
+        15000,
+        integer(1),
+        "Maximum value in milliseconds that a group can set for streams.heartbeat.interval.ms; a higher one is "
+        "rejected.",
     )
-    group_streams_max_size = Option(MAX_INT, integer(1), "Maximum number of members of a streams group.")
+    group_streams_max_size = Option(
+        MAX_INT,
+        integer(1),
+        "Maximum number of members of a streams group; further ones are rejected with GROUP_MAX_SIZE_REACHED.",
+    )
     group_streams_num_standby_replicas = Option(
         0,
         integer(0),
-        "Number of standby tasks, copies of the state, for each stateful task of a streams group. A group can set "
-        "streams.num.standby.replicas instead.",
+        "Number of standby tasks, which maintain copies of the state, for each stateful task of a streams group; fewer "
+        "if there are not enough processes. A group can set streams.num.standby.replicas instead.",
     )
-    group_streams_max_standby_replicas = Option(2, integer(0), "Maximum streams.num.standby.replicas of a group.")
+    group_streams_max_standby_replicas = Option(
+        2, integer(0), "Maximum value that a group can set for streams.num.standby.replicas; a higher one is rejected."
+    )
     group_streams_initial_rebalance_delay_ms = Option(
         3000,
         integer(0),
-        "Time in milliseconds that the first assignment of an empty streams group waits for more members. A group can "
-        "set streams.initial.rebalance.delay.ms instead.",
+        "Time in milliseconds that the first assignment of an empty streams group waits for more members; 0: it does "
+        "not wait. A group can set streams.initial.rebalance.delay.ms instead.",
     )
     group_streams_assignment_interval_ms = Option(
         1000,
@@ -1105,47 +1251,72 @@ class BrokerConfig(
         "streams.assignment.interval.ms instead.",
     )
     group_streams_min_assignment_interval_ms = Option(
-        0, integer(0), "Minimum streams.assignment.interval.ms of a group."
+        0,
+        integer(0),
+        "Minimum value in milliseconds that a group can set for streams.assignment.interval.ms; a lower one is "
+        "rejected. It is also the minimum of group.streams.assignment.interval.ms.",
     )
     group_streams_max_assignment_interval_ms = Option(
-        15000, integer(0), "Maximum streams.assignment.interval.ms of a group."
+        15000,
+        integer(0),
+        "Maximum value in milliseconds that a group can set for streams.assignment.interval.ms; a higher one is "
+        "rejected. It is also the maximum of group.streams.assignment.interval.ms.",
     )
     share_coordinator_state_topic_num_partitions = Option(
-        50, integer(1), "Number of partitions of __share_group_state. Set it before the topic is created."
+        50,
+        integer(1),
+        "Number of partitions with which the topic __share_group_state is created; later changes have no effect on it.",
     )
     share_coordinator_state_topic_replication_factor = Option(
         3,
         integer(1),
-        "Replication factor of __share_group_state; a standalone broker has one replica. By default with ottla.brokers "
-        "and without ZooKeeper: the number of brokers, at most 3.",
+        "Replication factor with which the topic __share_group_state is created; on a standalone broker it has one "
+        "replica. By default with ottla.brokers and without ZooKeeper: the number of brokers, at most 3.",
     )
     share_coordinator_state_topic_min_isr = Option(
         2,
         integer(1),
-        "min.insync.replicas of __share_group_state; 1 on a standalone broker. By default with ottla.brokers and "
-        "without ZooKeeper: the number of brokers, at most 2.",
+        "min.insync.replicas with which the topic __share_group_state is created; 1 on a standalone broker. By default "
+        "with ottla.brokers and without ZooKeeper: the number of brokers, at most 2.",
     )
-    share_coordinator_state_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __share_group_state.")
+    share_coordinator_state_topic_segment_bytes = Option(
+        104857600,
+        integer(1),
+        "Size of segments in bytes (segment.bytes) with which the topic __share_group_state is created; later changes "
+        "have no effect on it.",
+    )
     group_consumer_regex_refresh_interval_ms = Option(
         600000,
         integer(10000),
-        "Age in milliseconds at which the topics that match a member's regular expression are determined again, so "
-        "that changes of ACLs take effect; new topics are matched immediately.",
+        "Age in milliseconds at which the broker determines again which topics match the regular expressions of a "
+        "consumer group's members, so that changes of ACLs take effect. New topics are matched at the next heartbeat.",
     )
     offsets_topic_num_partitions = Option(
-        50, integer(1), "Number of partitions of __consumer_offsets. Set it before the topic is created."
+        50,
+        integer(1),
+        "Number of partitions with which the topic __consumer_offsets is created; later changes have no effect on it.",
     )
     offsets_topic_replication_factor = Option(
         3,
         integer(1),
-        "Replication factor of __consumer_offsets; a standalone broker has one replica. By default with ottla.brokers "
-        "and without ZooKeeper: the number of brokers, at most 3.",
+        "Replication factor with which the topic __consumer_offsets is created; on a standalone broker it has one "
+        "replica. By default with ottla.brokers and without ZooKeeper: the number of brokers, at most 3.",
     )
-    offsets_topic_segment_bytes = Option(104857600, integer(1), "segment.bytes of __consumer_offsets.")
+    offsets_topic_segment_bytes = Option(
+        104857600,
+        integer(1),
+        "Size of segments in bytes (segment.bytes) with which the topic __consumer_offsets is created; later changes "
+        "have no effect on it.",
+    )
     offsets_topic_compression_codec = Option(
         0, integer(0, 4), "No effect (accepted for compatibility): batches in __consumer_offsets are not compressed."
     )
-    offset_metadata_max_bytes = Option(4096, integer(0), "Maximum size in bytes of the metadata of a committed offset.")
+    offset_metadata_max_bytes = Option(
+        4096,
+        integer(0),
+        "Maximum size in bytes of the metadata of a committed offset; commits with larger metadata fail with "
+        "OFFSET_METADATA_TOO_LARGE.",
+    )
     offsets_retention_minutes = Option(
         10080,
         integer(1),
@@ -1155,84 +1326,132 @@ class BrokerConfig(
     offsets_commit_timeout_ms = Option(
         5000,
         integer(1),
-        "Maximum time in milliseconds that an offset commit, or a change of a group or of the state of a share "
-        "partition, waits until the replicas of the internal topic have it.",
+        "Maximum time in milliseconds for which an offset commit, or a change of a group or of the state of a share "
+        "partition, waits until it is replicated in the internal topic; after that it fails.",
     )
     offsets_retention_check_interval_ms = Option(
-        600000, integer(1), "Interval in milliseconds between checks for expired offsets."
+        600000,
+        integer(1),
+        "Interval in milliseconds at which the broker removes committed offsets that have expired "
+        "(offsets.retention.minutes).",
     )
 
     # Transactions
-    transaction_max_timeout_ms = Option(900000, integer(1), "Maximum transaction.timeout.ms of producers.")
+    transaction_max_timeout_ms = Option(
+        900000,
+        integer(1),
+        "Maximum transaction.timeout.ms in milliseconds that a producer may request; a higher one fails with "
+        "INVALID_TRANSACTION_TIMEOUT.",
+    )
     transaction_state_log_num_partitions = Option(
-        50, integer(1), "Number of partitions of __transaction_state. Set it before the topic is created."
+        50,
+        integer(1),
+        "Number of partitions with which the topic __transaction_state is created; later changes have no effect on it.",
     )
     transaction_state_log_replication_factor = Option(
         3,
         integer(1),
-        "Replication factor of __transaction_state; a standalone broker has one replica. By default with ottla.brokers "
-        "and without ZooKeeper: the number of brokers, at most 3.",
+        "Replication factor with which the topic __transaction_state is created; on a standalone broker it has one "
+        "replica. By default with ottla.brokers and without ZooKeeper: the number of brokers, at most 3.",
     )
     transaction_state_log_min_isr = Option(
         2,
         integer(1),
-        "min.insync.replicas of __transaction_state; 1 on a standalone broker. By default with ottla.brokers and "
-        "without ZooKeeper: the number of brokers, at most 2.",
+        "min.insync.replicas with which the topic __transaction_state is created; 1 on a standalone broker. By default "
+        "with ottla.brokers and without ZooKeeper: the number of brokers, at most 2.",
     )
-    transaction_state_log_segment_bytes = Option(104857600, integer(1), "segment.bytes of __transaction_state.")
+    transaction_state_log_segment_bytes = Option(
+        104857600,
+        integer(1),
+        "Size of segments in bytes (segment.bytes) with which the topic __transaction_state is created; later changes "
+        "have no effect on it.",
+    )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = Option(
-        10000, integer(1), "Interval in milliseconds between checks for transactions that have timed out."
+        10000,
+        integer(1),
+        "Interval in milliseconds at which the broker aborts transactions that have exceeded their producer's "
+        "transaction.timeout.ms.",
     )
     transactional_id_expiration_ms = Option(
-        604800000, integer(1), "Time in milliseconds after which an unused transactional id expires."
+        604800000,
+        integer(1),
+        "Time in milliseconds without use after which a transactional id expires, unless its transaction is open. It "
+        "is checked every transaction.remove.expired.transaction.cleanup.interval.ms.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = Option(
-        3600000, integer(1), "Interval in milliseconds between checks for expired transactional ids."
+        3600000,
+        integer(1),
+        "Interval in milliseconds at which the broker removes transactional ids that have been unused for "
+        "transactional.id.expiration.ms.",
     )
     transaction_partition_verification_enable = Option(
         True,
         boolean,
-        "Verify with the transaction's coordinator that a partition is in the transaction before its first batch is "
-        "appended (KIP-890). No effect on newer clients, whose batches add the partition to the transaction.",
+        "Whether the broker verifies with the transaction's coordinator that a partition is in the transaction before "
+        "it appends the first batch (KIP-890). No effect on newer clients, whose batches add the partition to the "
+        "transaction.",
     )
     add_partitions_to_txn_retry_backoff_ms = Option(
         20,
         integer(1),
         "Delay in milliseconds before the broker retries adding partitions to a transaction whose coordinator is "
-        "another broker.",
+        "another broker, while the previous transaction is still completing.",
     )
     add_partitions_to_txn_retry_backoff_max_ms = Option(
         100,
         integer(0),
-        "Maximum time in milliseconds that the first write of a transaction waits for the markers of the previous one.",
+        "Maximum time in milliseconds for which a write that adds its partition to a transaction waits on the broker "
+        "until the producer's previous transaction is complete; after that the client has to retry.",
     )
     transaction_two_phase_commit_enable = Option(
-        False, boolean, "Allow transactions without a timeout, whose outcome an external coordinator decides (KIP-939)."
+        False,
+        boolean,
+        "Whether producers may use transactions without a timeout, whose outcome an external coordinator decides "
+        "(KIP-939).",
     )
     producer_id_expiration_check_interval_ms = Option(
-        600000, integer(1), "Interval in milliseconds between checks for inactive producers."
+        600000,
+        integer(1),
+        "Interval in milliseconds at which the broker removes the state of producers that have been inactive for "
+        "producer.id.expiration.ms.",
     )
 
-    controlled_shutdown_enable = Option(True, boolean, "Move leaders to other brokers before the broker stops.")
+    controlled_shutdown_enable = Option(
+        True,
+        boolean,
+        "Whether the controller moves this broker's leaderships to other in-sync replicas before the broker stops. No "
+        "effect on a standalone broker.",
+    )
     controlled_shutdown_max_retries = Option(
-        3, integer(0), "Number of times that a failed controlled shutdown is retried."
+        3,
+        integer(0),
+        "Number of times that a stopping broker repeats its request for a controlled shutdown if the request fails or "
+        "some leaders could not be moved; after that it stops nevertheless.",
     )
     controlled_shutdown_retry_backoff_ms = Option(
-        5000, integer(0), "Delay in milliseconds before a failed controlled shutdown is retried."
+        5000,
+        integer(0),
+        "Delay in milliseconds before a stopping broker repeats its request for a controlled shutdown "
+        "(controlled.shutdown.max.retries).",
     )
     auto_leader_rebalance_enable = Option(
-        True, boolean, "Move leaders back to the preferred replicas, for example after a failed broker has returned."
+        True,
+        boolean,
+        "Whether the controller moves leadership back to the preferred replicas, for example after a failed broker has "
+        "returned. It checks this every leader.imbalance.check.interval.seconds.",
     )
     leader_imbalance_check_interval_seconds = Option(
         300,
         integer(1),
-        "Interval in seconds between checks of the controller whether to move leaders (auto.leader.rebalance.enable).",
+        "Interval in seconds at which the controller checks whether to move leadership back to preferred replicas. No "
+        "effect if auto.leader.rebalance.enable is false.",
     )
     leader_imbalance_per_broker_percentage = Option(
         10,
         integer(0),
-        "Percentage of the partitions that prefer a broker as leader, up to which other brokers may lead them; above "
-        "it, leaders are moved.",
+        "Percentage of the partitions that prefer a broker as their leader up to which other brokers may lead them. If "
+        "it is exceeded, the controller moves their leadership back to this broker, unless "
+        "auto.leader.rebalance.enable is false.",
     )
     metric_reporters = Option[tuple[str, ...]](
         (),
@@ -1241,7 +1460,10 @@ class BrokerConfig(
         "`client_telemetry` of a class receives the metrics of clients (KIP-714).",
     )
     telemetry_max_bytes = Option(
-        1048576, integer(1), "Maximum size in bytes of the metrics that a client pushes at a time."
+        1048576,
+        integer(1),
+        "Maximum size in bytes of the metrics that a client may push in one request (KIP-714), both compressed and "
+        "decompressed.",
     )
 
     def check(self) -> None:

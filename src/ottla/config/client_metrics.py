@@ -19,7 +19,10 @@ class ClientMetricsConfig(Config, subject="client metrics"):
     """Options of one subscription."""
 
     interval_ms = Option(
-        300_000, integer(100, 3_600_000), "Interval in milliseconds at which clients push their metrics."
+        300_000,
+        integer(100, 3_600_000),
+        "Interval in milliseconds at which clients that match the subscription push their metrics; if several "
+        "subscriptions match a client, the shortest interval applies.",
     )
     metrics = Option[tuple[str, ...]](
         (), words(), "Prefixes of the metrics to push, separated by commas; `*`: all metrics; empty: none."
@@ -27,5 +30,7 @@ class ClientMetricsConfig(Config, subject="client metrics"):
     match = Option[tuple[str, ...]](
         (),
         words(),
-        "Clients that push metrics, as SELECTOR=REGULAR_EXPRESSION pairs separated by commas; empty: every client.",
+        "Clients that push metrics, as SELECTOR=REGULAR_EXPRESSION pairs separated by commas, all of which must match; "
+        "empty: every client. Selectors are client_instance_id, client_id, client_software_name, "
+        "client_software_version, client_source_address and client_source_port.",
     )

@@ -48,7 +48,9 @@ def patterns(value: Any) -> re.Pattern[str] | None:
 
 
 def _replicas(what: str) -> Option[int]:
-    return Option(3, integer(-1), f"Replication factor of {what}; -1: the cluster's default.")
+    return Option(
+        3, integer(-1), f"Replication factor with which {what} is created at the target; -1: the target's default."
+    )
 
 
 class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
@@ -57,45 +59,78 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     enabled = Option(
         False,
         boolean,
-        "Whether the flow copies topics and translates offsets of groups. If false, it only writes heartbeats.",
+        "Whether the flow copies topics and translates offsets of groups. If false, the flow at most writes heartbeats "
+        "(emit.heartbeats.enabled).",
     )
-    topics = Option(patterns(".*"), patterns, "Topics to copy: names and regular expressions, separated by commas.")
+    topics = Option(
+        patterns(".*"),
+        patterns,
+        "Topics to copy: names and regular expressions, separated by commas; empty: none. Internal topics are never "
+        "copied, and neither are, unless the identity policy is used, topics that come from the target.",
+    )
     topics_exclude = Option(
         patterns(r".*[\-\.]internal, .*\.replica, __.*"),
         patterns,
-        "Topics not to copy: names and regular expressions; they take precedence over topics.",
+        "Topics not to copy even if topics matches them: names and regular expressions, separated by commas; empty: "
+        "none.",
     )
-    groups = Option(patterns(".*"), patterns, "Groups whose offsets are translated: names and regular expressions.")
+    groups = Option(
+        patterns(".*"),
+        patterns,
+        "Groups whose offsets are translated: names and regular expressions, separated by commas; empty: none.",
+    )
     groups_exclude = Option(
         patterns("console-consumer-.*, connect-.*, __.*"),
         patterns,
-        "Groups whose offsets are not translated: names and regular expressions; they take precedence over groups.",
+        "Groups whose offsets are not translated even if groups matches them: names and regular expressions, separated "
+        "by commas; empty: none.",
     )
     replication_policy_class = Option(
         DEFAULT,
         one_of(DEFAULT, IDENTITY, aliases=POLICIES),
-        "How topics are named in the target cluster: default (SOURCE.topic), identity (unchanged, except heartbeats "
-        "topics), or the Java class of either policy.",
+        "How topics are named in the target cluster: default (SOURCE.topic), identity (unchanged, except for "
+        "heartbeats topics), or the Java class of either policy.",
     )
-    replication_policy_separator = Option(".", text, "Separator between the alias of the source and the topic.")
+    replication_policy_separator = Option(
+        ".",
+        text,
+        "Separator between the alias of the source and the topic's name in the names of copied topics; it must not be "
+        "empty. With the identity policy, only copies of heartbeats topics have it.",
+    )
     replication_policy_internal_topic_separator_enabled = Option(
         True,
         boolean,
-        "Whether the names of MirrorMaker's own topics use replication.policy.separator; false: they use a dot.",
+        "Whether the names of MirrorMaker's checkpoints and offset syncs topics have replication.policy.separator "
+        "instead of dots.",
     )
-    replication_factor = Option(2, integer(-1), "Replication factor of new topics; -1: the target's default.")
-    refresh_topics_enabled = Option(True, boolean, "Whether to look for new topics and partitions at intervals.")
+    replication_factor = Option(
+        2,
+        integer(-1),
+        "Replication factor with which copied topics are created at the target; -1: the target's default.",
+    )
+    refresh_topics_enabled = Option(
+        True,
+        boolean,
+        "Whether to look for new topics and partitions every refresh.topics.interval.seconds; if false, only at the "
+        "start.",
+    )
     refresh_topics_interval_seconds = Option(
-        600, integer(1), "Interval in seconds between look-ups of new topics and partitions."
+        600,
+        integer(1),
+        "Interval in seconds between look-ups of new topics and partitions at the source. No effect if "
+        "refresh.topics.enabled is false.",
     )
     sync_topic_configs_enabled = Option(
         True,
         boolean,
-        "Whether the configs of copied topics are set to those of the source at intervals. If false, they are only "
-        "copied when a topic is created.",
+        "Whether the configs of copied topics are set to those of the source every "
+        "sync.topic.configs.interval.seconds. If false, they are only copied when a topic is created.",
     )
     sync_topic_configs_interval_seconds = Option(
-        600, integer(1), "Interval in seconds at which topic configs are copied."
+        600,
+        integer(1),
+        "Interval in seconds at which configs of topics are copied to the target. No effect if "
+        "sync.topic.configs.enabled is false.",
     )
     config_properties_exclude = Option(
         patterns(
@@ -104,13 +139,13 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
             r"unclean\.leader\.election\.enable, min\.insync\.replicas"
         ),
         patterns,
-        "Configs of topics that are not copied: names and regular expressions.",
+        "Configs of topics that are not copied: names and regular expressions, separated by commas; empty: none.",
     )
     use_defaults_from = Option(
         "target",
         one_of("source", "target"),
-        "Cluster whose defaults apply to topic configs that are not set at the source. With source, its defaults are "
-        "set at the target.",
+        "Cluster whose defaults apply to topic configs that are not set at the source: target or source. With source, "
+        "the source's default values are set at the target.",
     )
     sync_topic_acls_enabled = Option(
         True,
@@ -118,33 +153,60 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
         "Whether the ACLs of each copied topic (pattern type LITERAL) are created at the target; they are never "
         "deleted there. ACLs that allow Write are left out, and those that allow All are copied as Read.",
     )
-    sync_topic_acls_interval_seconds = Option(600, integer(1), "Interval in seconds between copies of ACLs.")
-    emit_heartbeats_enabled = Option(True, boolean, "Whether heartbeats are written to the target.")
-    emit_heartbeats_interval_seconds = Option(1, integer(1), "Interval in seconds between heartbeats.")
+    sync_topic_acls_interval_seconds = Option(
+        600,
+        integer(1),
+        "Interval in seconds at which ACLs are copied to the target. No effect if sync.topic.acls.enabled is false.",
+    )
+    emit_heartbeats_enabled = Option(
+        True, boolean, "Whether the flow writes heartbeats to the heartbeats topic of the target."
+    )
+    emit_heartbeats_interval_seconds = Option(
+        1,
+        integer(1),
+        "Interval in seconds at which the flow writes heartbeats. No effect if emit.heartbeats.enabled is false.",
+    )
     heartbeats_topic_replication_factor = _replicas("the heartbeats topic")
     heartbeats_replication_enabled = Option(
         True,
         boolean,
-        "Whether heartbeats topics of the source are copied even if the config topics does not match them.",
+        "Whether heartbeats topics of the source are copied even if topics does not match them or topics.exclude does.",
     )
     emit_checkpoints_enabled = Option(
         True,
         boolean,
-        "Whether translated offsets of groups are written to the checkpoints topic of the target. Requires "
-        "emit.offset-syncs.enabled.",
+        "Whether the offsets of groups are translated and written to the checkpoints topic of the target. No effect if "
+        "emit.offset-syncs.enabled is false.",
     )
-    emit_checkpoints_interval_seconds = Option(60, integer(1), "Interval in seconds between checkpoints.")
+    emit_checkpoints_interval_seconds = Option(
+        60,
+        integer(1),
+        "Interval in seconds at which the offsets of groups are translated and written as checkpoints. No effect if "
+        "emit.checkpoints.enabled is false.",
+    )
     checkpoints_topic_replication_factor = _replicas("the checkpoints topic")
-    refresh_groups_enabled = Option(True, boolean, "Whether to look for new groups at intervals.")
-    refresh_groups_interval_seconds = Option(600, integer(1), "Interval in seconds between look-ups of new groups.")
+    refresh_groups_enabled = Option(
+        True,
+        boolean,
+        "Whether to look for new groups every refresh.groups.interval.seconds; if false, only at the start.",
+    )
+    refresh_groups_interval_seconds = Option(
+        600,
+        integer(1),
+        "Interval in seconds between look-ups of new groups at the source. No effect if refresh.groups.enabled is "
+        "false.",
+    )
     sync_group_offsets_enabled = Option(
         False,
         boolean,
-        "Whether translated offsets are committed for groups that are inactive at the target. Requires "
+        "Whether translated offsets are committed at the target for groups that have no members there. Requires "
         "emit.checkpoints.enabled and emit.offset-syncs.enabled.",
     )
     sync_group_offsets_interval_seconds = Option(
-        60, integer(1), "Interval in seconds between commits of translated offsets."
+        60,
+        integer(1),
+        "Interval in seconds at which translated offsets are committed at the target. No effect if "
+        "sync.group.offsets.enabled is false.",
     )
     emit_offset_syncs_enabled = Option(
         True,
@@ -156,16 +218,21 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     offset_syncs_topic_location = Option(
         "source",
         one_of("source", "target"),
-        "Cluster that has the offset syncs topic: source or target.",
+        "Cluster in which the offset syncs topic is created: source or target.",
         key="offset-syncs.topic.location",
     )
     offset_syncs_topic_replication_factor = Option(
         3,
         integer(-1),
-        "Replication factor of the offset syncs topic; -1: the cluster's default.",
+        "Replication factor with which the offset syncs topic is created; -1: the default of its cluster.",
         key="offset-syncs.topic.replication.factor",
     )
-    offset_lag_max = Option(100, integer(0), "Maximum number of records between two offset syncs of a partition.")
+    offset_lag_max = Option(
+        100,
+        integer(0),
+        "Maximum number of records between two offset syncs of a partition; 0: a sync for every record. With a lower "
+        "value, offsets of groups are translated more exactly.",
+    )
     exactly_once_source_support = Option(
         "preferred",
         one_of("preferred", "enabled", "preparing", "disabled"),
@@ -175,11 +242,13 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     offset_storage_topic = Option(
         "",
         text,
-        "Compacted topic of the target that stores the offsets up to which the source was copied; empty: "
-        "mm2-offsets.SOURCE.internal.",
+        "Compacted topic of the target that stores the offsets up to which the source was copied. It is created if it "
+        "does not exist; empty: mm2-offsets.SOURCE.internal.",
     )
-    offset_storage_partitions = Option(25, integer(1), "Number of partitions of the topic offset.storage.topic.")
-    offset_storage_replication_factor = _replicas("the topic offset.storage.topic")
+    offset_storage_partitions = Option(
+        25, integer(1), "Number of partitions with which the topic in offset.storage.topic is created."
+    )
+    offset_storage_replication_factor = _replicas("the topic in offset.storage.topic")
     consumer_poll_timeout_ms = Option(
         1000, integer(0), "Maximum time in milliseconds that a poll of the source waits for records."
     )

@@ -75,7 +75,10 @@ class RemoteLogConfig(
     """The brokers' options of tiered storage."""
 
     remote_log_storage_system_enable = Option(
-        False, boolean, "Enable tiered storage on this broker: topics with remote.storage.enable use rsm.config.url."
+        False,
+        boolean,
+        "Whether tiered storage is enabled on this broker, so that it can copy segments of topics with "
+        "remote.storage.enable=true to the object store in rsm.config.url.",
     )
     rsm_config_url = Option[str | None](
         None,
@@ -89,23 +92,26 @@ class RemoteLogConfig(
     rsm_config_chunk_bytes = Option(
         4 * 1024 * 1024,
         integer(64 * 1024, 256 * 1024 * 1024),
-        "Size in bytes of the ranges that are read from segments in remote storage.",
+        "Size in bytes of the ranges in which the broker reads segments from remote storage; at the end of a segment, "
+        "a range is smaller.",
     )
     rsm_config_cache_bytes = Option(
         128 * 1024 * 1024,
         integer(0),
-        "Maximum size in bytes of the cache of ranges that were read from remote storage, in the broker's memory.",
+        "Maximum size in bytes of this broker's cache, in memory, of ranges of segments that were read from remote "
+        "storage; 0: no cache.",
     )
     remote_log_index_file_cache_total_size_bytes = Option(
         64 * 1024 * 1024,
         integer(1),
-        "Maximum size in bytes of the cache of indexes that were read from remote storage, in the broker's memory. "
+        "Maximum size in bytes of this broker's cache, in memory, of indexes that were read from remote storage. "
         "Kafka's default is 1 GiB, on disk.",
     )
     remote_log_manager_task_interval_ms = Option(
         30_000,
         integer(1),
-        "Interval in milliseconds at which a leader copies closed segments to remote storage and deletes expired ones.",
+        "Interval in milliseconds at which the leader of a tiered partition copies closed segments to remote storage "
+        "and deletes expired ones there.",
     )
     remote_log_manager_copier_thread_pool_size = Option(
         10, integer(1), "Maximum number of segments that a broker copies to remote storage at the same time."
@@ -114,10 +120,16 @@ class RemoteLogConfig(
         10, integer(1), "Maximum number of segments that a broker deletes from remote storage at the same time."
     )
     remote_log_manager_task_retry_backoff_ms = Option(
-        500, integer(1), "Initial delay in milliseconds after a failure to copy or delete segments of a partition."
+        500,
+        integer(1),
+        "Initial delay in milliseconds before a leader retries after it failed to copy or delete segments of a "
+        "partition; it grows up to remote.log.manager.task.retry.backoff.max.ms.",
     )
     remote_log_manager_task_retry_backoff_max_ms = Option(
-        30_000, integer(1), "Maximum delay in milliseconds after repeated failures to copy or delete segments."
+        30_000,
+        integer(1),
+        "Maximum delay in milliseconds before a leader retries after repeated failures to copy or delete segments of a "
+        "partition. It never waits longer than remote.log.manager.task.interval.ms.",
     )
     remote_log_manager_copy_max_bytes_per_second = Option(
         MAX_LONG, integer(1), "Maximum rate in bytes per second at which a broker copies segments to remote storage."
@@ -126,46 +138,58 @@ class RemoteLogConfig(
         MAX_LONG, integer(1), "Maximum rate in bytes per second at which a broker reads segments from remote storage."
     )
     remote_log_reader_threads = Option(
-        10, integer(1), "Maximum number of concurrent requests of a broker to remote storage for consumers."
+        10,
+        integer(1),
+        "Number of threads with which a broker reads from remote storage, and so the maximum number of its concurrent "
+        "reads.",
     )
     remote_log_reader_max_pending_tasks = Option(
         100,
         integer(1),
-        "Maximum number of reads from remote storage that wait for a thread; further fetches get no records and are "
-        "repeated by their clients.",
+        "Maximum number of reads from remote storage that wait for one of the remote.log.reader.threads; further "
+        "fetches get no records and are repeated by their clients.",
     )
     remote_fetch_max_wait_ms = Option(
         500,
         integer(1),
-        "Maximum time in milliseconds that a fetch waits for remote storage. What arrives later is in the cache when "
-        "the client fetches again.",
+        "Maximum time in milliseconds that a fetch waits for remote storage; after that it returns without these "
+        "records. The broker completes the read, so that they are in its cache when the client fetches again.",
     )
     remote_list_offsets_request_timeout_ms = Option(
         30_000,
         integer(1),
-        "Maximum time in milliseconds that ListOffsets, from clients that send no timeout, waits for remote storage.",
+        "Maximum time in milliseconds that a ListOffsets request waits for remote storage, if the client sends no "
+        "timeout of its own.",
     )
     remote_log_metadata_topic_num_partitions = Option(
         50,
         integer(1),
-        "Number of partitions with which the topic __remote_log_metadata is created; later changes have no effect.",
+        "Number of partitions with which the topic __remote_log_metadata is created; later changes have no effect on "
+        "it.",
     )
     remote_log_metadata_topic_replication_factor = Option(
-        3, integer(1), "Replication factor of the topic __remote_log_metadata; a standalone broker has one replica."
+        3,
+        integer(1),
+        "Replication factor with which the topic __remote_log_metadata is created; on a standalone broker it has one "
+        "replica.",
     )
     remote_log_metadata_topic_min_isr = Option(
-        2, integer(1), "min.insync.replicas of the topic __remote_log_metadata, at most its replication factor."
+        2,
+        integer(1),
+        "min.insync.replicas with which the topic __remote_log_metadata is created; if it exceeds the topic's "
+        "replication factor, the latter applies.",
     )
     remote_log_metadata_topic_retention_ms = Option(
         -1,
         integer(-1),
-        "retention.ms of the topic __remote_log_metadata; -1: no limit. Otherwise it must exceed the retention of all "
-        "tiered topics.",
+        "Retention in milliseconds (retention.ms) with which the topic __remote_log_metadata is created; -1: no limit. "
+        "Otherwise it must exceed the retention of all tiered topics.",
     )
     remote_log_metadata_consume_wait_ms = Option(
         120_000,
         integer(1),
-        "Maximum time in milliseconds to wait until a record in __remote_log_metadata has been read back.",
+        "Maximum time in milliseconds that a broker waits until it has read back a record that it wrote to "
+        "__remote_log_metadata; after that, the copy or deletion fails and is retried.",
     )
 
     def check(self) -> None:

@@ -76,7 +76,8 @@ class TableConfig(Config, subject="table"):
     ottla_table_format = Option(
         NO_TABLE,
         one_of(NO_TABLE, "iceberg", "delta", "parquet"),
-        "Format of the table that `ottla tables` writes the topic's records to; none: no table.",
+        "Format of the table to which `ottla tables` writes the topic's records: iceberg, delta or parquet; none: it "
+        "writes no table.",
     )
     ottla_table_location = Option(
         "",
@@ -94,9 +95,9 @@ class TableConfig(Config, subject="table"):
     ottla_table_schema = Option(
         "bytes",
         table_schema,
-        "Values in the table: bytes or text for one column `value`; json for a column per field. The fields are "
-        "inferred, or declared as in json:id bigint,name string,price double. registry, or registry:http://HOST:PORT, "
-        "for a column per field of the latest schema in a schema registry.",
+        "Columns for the values in the table: bytes or text for one column `value`; json for a column per field, where "
+        "the fields are inferred, or declared as in json:id bigint,name string,price double; registry, or "
+        "registry:http://HOST:PORT, for a column per field of the latest schema in a schema registry.",
     )
     ottla_table_partition_by = Option[tuple[str, ...]](
         (),
@@ -107,29 +108,32 @@ class TableConfig(Config, subject="table"):
     ottla_table_mode = Option(
         "append",
         one_of("append", "upsert"),
-        "append: a row per record. upsert: a row per key, that of its last record; a tombstone deletes it.",
+        "append: the table has a row per record; upsert: it has a row per key, that of the key's last record, and a "
+        "tombstone deletes the row.",
     )
     ottla_table_flush_ms = Option(
         60_000,
         integer(0, LONG_MAX),
-        "Maximum time in milliseconds for which new records wait before they are written to the table.",
+        "Time in milliseconds after which `ottla tables` writes new records to the table, unless "
+        "ottla.table.flush.bytes is reached earlier.",
     )
     ottla_table_flush_bytes = Option(
         128 << 20,
         integer(1, LONG_MAX),
-        "Size in bytes of new records in the log at which they are written to the table earlier than by "
-        "ottla.table.flush.ms.",
+        "Size in bytes of new records in the log at which `ottla tables` writes them to the table before "
+        "ottla.table.flush.ms has passed. It is also the approximate maximum size of the records in one commit.",
     )
     ottla_table_compact_files = Option(
         16,
         integer(0, LONG_MAX),
-        "Number of small files of a partition, each below half of ottla.table.flush.bytes, at which they are merged; "
-        "0: never.",
+        "Number of small files in a partition of the table (in all of it if it is not partitioned) at which `ottla "
+        "tables` merges them after a write; 0: never. A file is small below half of ottla.table.flush.bytes.",
     )
     ottla_table_retention_ms = Option(
         86_400_000,
         integer(-1, LONG_MAX),
-        "Time in milliseconds to retain old snapshots of the table, and the files that only they use; -1: no limit.",
+        "Time in milliseconds for which old snapshots of the table, and the files that only they use, are retained; "
+        "-1: no limit.",
     )
 
 
@@ -139,129 +143,173 @@ class TopicConfig(TableConfig, subject="topic"):
     cleanup_policy = Option[tuple[str, ...]](
         ("delete",),
         words("delete", "compact"),
-        "What happens to old segments: delete removes them after retention.ms or retention.bytes, compact "
-        "keeps the last record of each key.",
+        "What happens to old segments: delete removes them by retention.ms and retention.bytes, compact keeps the last "
+        "record of each key; with delete,compact both apply.",
     )
     compression_gzip_level = Option(
-        -1, gzip_level, "Level at which the broker compresses batches with gzip, 1 to 9; -1: the codec's default."
+        -1,
+        gzip_level,
+        "Level at which the broker compresses batches if compression.type is gzip and the producer sent them with "
+        "another codec, 1 to 9; -1: the default level of gzip.",
     )
-    compression_lz4_level = Option(9, integer(1, 17), "Level at which the broker compresses batches with lz4, 1 to 17.")
+    compression_lz4_level = Option(
+        9,
+        integer(1, 17),
+        "Level at which the broker compresses batches if compression.type is lz4 and the producer sent them with "
+        "another codec, 1 to 17.",
+    )
     compression_zstd_level = Option(
-        3, integer(-131072, 22), "Level at which the broker compresses batches with zstd, -131072 to 22."
+        3,
+        integer(-131072, 22),
+        "Level at which the broker compresses batches if compression.type is zstd and the producer sent them with "
+        "another codec, -131072 to 22.",
     )
     compression_type = Option(
         "producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
-        "Codec of stored batches: producer keeps them as they were sent; a codec or uncompressed: the broker converts "
-        "batches that differ.",
+        "Codec of stored batches. With producer, the broker stores them as they were sent; with uncompressed or a "
+        "codec, it converts batches that differ.",
     )
-    delete_retention_ms = Option(DAY_MS, long_, "Time in milliseconds to retain the tombstones of a compacted topic.")
+    delete_retention_ms = Option(
+        DAY_MS,
+        long_,
+        "Time in milliseconds for which a tombstone in a compacted topic is retained after the first compaction that "
+        "includes it; a later compaction removes it.",
+    )
     file_delete_delay_ms = Option(
-        60_000, long_, "Time in milliseconds before the files of a deleted segment or partition are removed."
+        60_000,
+        long_,
+        "Time in milliseconds before the files of a deleted segment or partition are removed from the disk.",
     )
     flush_messages = Option(
-        LONG_MAX, integer(1, LONG_MAX), "Number of records after which the log is flushed with fsync."
+        LONG_MAX,
+        integer(1, LONG_MAX),
+        "Number of unflushed records in a partition at which the broker flushes it to disk with fsync.",
     )
     flush_ms = Option(
         LONG_MAX,
         long_,
-        "Age in milliseconds at which unflushed records are flushed. It is checked every "
-        "log.flush.scheduler.interval.ms of the broker.",
+        "Time in milliseconds after the last flush of a partition at which the broker flushes its new records to disk "
+        "with fsync. It is only checked every log.flush.scheduler.interval.ms of the broker, by default never.",
     )
     follower_replication_throttled_replicas = Option(
         "",
         text,
-        "Followers whose replication is throttled, as partition:broker pairs separated by commas, or *; empty: none.",
+        "Replicas that fetch from their leaders at most at follower.replication.throttled.rate of their brokers unless "
+        "they are in the ISR, as partition:broker pairs separated by commas, or * for all; empty: none.",
     )
-    index_interval_bytes = Option(4096, int_, "Bytes of log between two entries of an offset index.")
+    index_interval_bytes = Option(
+        4096, int_, "Minimum number of bytes of the log between two entries of a segment's offset index."
+    )
     leader_replication_throttled_replicas = Option(
         "",
         text,
-        "Leaders whose replication is throttled, as partition:broker pairs separated by commas, or *; empty: none.",
+        "Replicas that, as leaders, send to followers outside the ISR at most at leader.replication.throttled.rate of "
+        "their brokers, as partition:broker pairs separated by commas, or * for all; empty: none.",
     )
     local_retention_bytes = Option(
         -2,
         integer(-2, LONG_MAX),
-        "Size in bytes of a tiered partition on a broker above which its oldest segments are deleted there once they "
-        "are in remote storage; -1: no limit, -2: retention.bytes.",
+        "Size in bytes of the local log of a tiered partition above which a broker deletes the oldest segments that "
+        "are in remote storage already; at most retention.bytes. -1: no limit; -2: the value of retention.bytes.",
     )
     local_retention_ms = Option(
         -2,
         integer(-2, LONG_MAX),
-        "Time in milliseconds to retain records of a tiered topic on brokers once they are in remote storage; -1: no "
-        "limit, -2: retention.ms.",
+        "Time in milliseconds for which brokers retain records of a tiered topic that are in remote storage already; "
+        "at most retention.ms. -1: no limit; -2: the value of retention.ms.",
     )
     max_compaction_lag_ms = Option(
         LONG_MAX,
         integer(1, LONG_MAX),
-        "Maximum age in milliseconds of a record before the log becomes due for compaction.",
+        "Age in milliseconds of an uncompacted record at which the log of a compacted topic becomes due for "
+        "compaction, whatever min.cleanable.dirty.ratio is. A segment of such a topic is also rolled at this age if "
+        "segment.ms is longer.",
     )
-    max_message_bytes = Option(1_048_588, int_, "Maximum size in bytes of a record batch, after compression.")
+    max_message_bytes = Option(
+        1_048_588,
+        int_,
+        "Maximum size in bytes of a record batch, after compression; producers of a larger one get MESSAGE_TOO_LARGE.",
+    )
     message_downconversion_enable = Option(
         True,
         boolean,
-        "Down-convert batches for consumers that only read older message formats; otherwise they get "
-        "UNSUPPORTED_VERSION.",
+        "Whether the broker converts batches for consumers that can only read older message formats; if false, such "
+        "consumers get UNSUPPORTED_VERSION.",
     )
     message_format_version = Option(
         "3.0-IV1",
         format_version,
-        "Store batches in message format 1 (below 0.11) or 0 (below 0.10); otherwise no effect.",
+        "Kafka version that determines the message format in which the broker stores new batches: format 0 for a "
+        "version below 0.10, format 1 for 0.10, and format 2 for 0.11 and all later versions.",
     )
     message_timestamp_after_max_ms = Option(
         3_600_000,
         long_,
-        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock. Ignored "
-        "with LogAppendTime.",
+        "Maximum time in milliseconds by which a record's timestamp may be ahead of the broker's clock; the broker "
+        "rejects records that exceed it. Ignored with LogAppendTime, and for batches that ottla.validate.records=crc "
+        "of the broker leaves unchecked.",
     )
     message_timestamp_before_max_ms = Option(
         LONG_MAX,
         long_,
-        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock. Ignored "
-        "with LogAppendTime.",
+        "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock; the broker "
+        "rejects records that exceed it. Ignored with LogAppendTime, and for batches that ottla.validate.records=crc "
+        "of the broker leaves unchecked.",
     )
     message_timestamp_difference_max_ms = Option(
         LONG_MAX,
         long_,
-        "The older name of both message.timestamp.before.max.ms and message.timestamp.after.max.ms, which take "
-        "precedence.",
+        "Deprecated name that sets both message.timestamp.before.max.ms and message.timestamp.after.max.ms, in "
+        "milliseconds; if one of them is set itself, its own value applies.",
     )
     message_timestamp_type = Option(
         "CreateTime",
         one_of("CreateTime", "LogAppendTime"),
-        "Timestamp of records: CreateTime (the producer's) or LogAppendTime (the broker's).",
+        "Timestamp that stored records get: CreateTime (that of the producer) or LogAppendTime (the broker's clock at "
+        "the append).",
     )
     min_cleanable_dirty_ratio = Option(
         0.5,
         number(0, 1),
-        "Share of the log, from 0 to 1, that must be uncompacted before it is compacted, unless "
-        "max.compaction.lag.ms is exceeded.",
+        "Share of the log, from 0 to 1, that must be uncompacted before a compacted topic's log is compacted; it is "
+        "compacted earlier if max.compaction.lag.ms is exceeded.",
     )
-    min_compaction_lag_ms = Option(0, long_, "Minimum age in milliseconds of a record before it is compacted.")
+    min_compaction_lag_ms = Option(
+        0,
+        long_,
+        "Minimum age in milliseconds of a record before it may be compacted; 0: no minimum, although the active "
+        "segment is never compacted.",
+    )
     min_insync_replicas = Option(
-        1, integer(1, INT_MAX), "Minimum number of in-sync replicas for writes with acks=all; with fewer they fail."
+        1,
+        integer(1, INT_MAX),
+        "Minimum number of in-sync replicas, including the leader, that writes with acks=all require; with fewer they "
+        "fail. If the partition has fewer replicas, all of them must be in sync.",
     )
     preallocate = Option(
         False,
         boolean,
-        "Whether the file of a new segment is allocated at its full size; the unused rest is released when the segment "
-        "is closed or idle.",
+        "Whether the file of a new segment is allocated at its full size (segment.bytes); the unused rest is released "
+        "when the segment is closed or idle.",
     )
     remote_log_copy_disable = Option(
         False,
         boolean,
-        "Stop copying segments of a tiered topic to remote storage; copied segments stay readable (KIP-950).",
+        "Whether to stop copying segments of a tiered topic to remote storage; segments that were copied stay readable "
+        "(KIP-950).",
     )
     remote_log_delete_on_disable = Option(
         False,
         boolean,
-        "Delete the topic's records in remote storage when remote.storage.enable is set to false (KIP-950).",
+        "Whether the topic's records in remote storage are deleted when remote.storage.enable is set to false "
+        "(KIP-950). While this is false, remote.storage.enable of a tiered topic cannot be set to false.",
     )
     remote_storage_enable = Option(
         False,
         boolean,
-        "Tier the topic: copy closed segments to remote storage (KIP-405). Requires remote.log.storage.system.enable "
-        "on the brokers; not for compacted topics.",
+        "Whether the topic is tiered: leaders copy its closed segments to remote storage (KIP-405). Requires "
+        "remote.log.storage.system.enable on the brokers; not allowed for compacted topics.",
     )
     retention_bytes = Option(
         -1,
@@ -272,16 +320,32 @@ class TopicConfig(TableConfig, subject="topic"):
     retention_ms = Option(
         7 * DAY_MS,
         long_or_none,
-        "Time in milliseconds to retain records, if cleanup.policy includes delete; -1: no limit.",
+        "Time in milliseconds to retain records, if cleanup.policy includes delete; a segment is deleted when its "
+        "newest record is older. -1: no limit.",
     )
-    segment_bytes = Option(1 << 30, integer(14, INT_MAX), "Size in bytes at which a new segment is rolled.")
-    segment_index_bytes = Option(10 << 20, integer(4, INT_MAX), "Maximum size in bytes of an index file.")
+    segment_bytes = Option(
+        1 << 30,
+        integer(14, INT_MAX),
+        "Maximum size in bytes of a segment: before a batch would exceed it, a new segment is rolled.",
+    )
+    segment_index_bytes = Option(
+        10 << 20,
+        integer(4, INT_MAX),
+        "Maximum size in bytes of a segment's offset index and of its time index; when one of them is full, a new "
+        "segment is rolled.",
+    )
     segment_jitter_ms = Option(
         0,
         long_,
-        "Maximum random time in milliseconds subtracted from segment.ms, so that segments do not roll together.",
+        "Maximum random time in milliseconds by which a segment is rolled before the age segment.ms, so that not all "
+        "segments are rolled at the same time.",
     )
-    segment_ms = Option(7 * DAY_MS, integer(1, LONG_MAX), "Age in milliseconds at which a new segment is rolled.")
+    segment_ms = Option(
+        7 * DAY_MS,
+        integer(1, LONG_MAX),
+        "Age in milliseconds of a segment at which the next write rolls a new one. In a compacted topic, "
+        "max.compaction.lag.ms applies instead if it is shorter.",
+    )
     unclean_leader_election_enable = Option(
         False,
         boolean,
