@@ -23,18 +23,34 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
     """Options of an admin client."""
 
     bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(
-        (), addresses, "Brokers to connect to first, as host:port, separated by commas or as a list."
+        (),
+        addresses,
+        "Brokers through which the client discovers the cluster, as host:port, separated by commas or as a list; the"
+        " default port is 9092. Either this or bootstrap.controllers is required.",
     )
     bootstrap_controllers: Option[tuple[tuple[str, int], ...]] = Option(
-        (), addresses, "Kafka's KRaft controllers to connect to, instead of bootstrap.servers (KIP-919)."
+        (),
+        addresses,
+        "KRaft controllers to connect to instead of brokers, as host:port, separated by commas or as a list "
+        "(KIP-919). It cannot be set together with bootstrap.servers.",
     )
     connections_max_idle_ms: Option[int] = Option(
-        300_000, integer(), "Time in milliseconds after which an idle connection is closed; negative: never."
+        300_000,
+        integer(),
+        "Time in milliseconds after which the client closes an idle connection; negative: never. Connections are "
+        "checked at intervals of half this time.",
     )
     default_api_timeout_ms: Final = Option(
-        60_000, integer(0), "Timeout in milliseconds of methods that are called without one."
+        60_000,
+        integer(0),
+        "Timeout in milliseconds of methods that are called without one. A value below request.timeout.ms is an "
+        "error; if only the default is below, it is raised to that.",
     )
-    retries: Final = Option(MAX_INT, integer(0, MAX_INT), "Maximum number of retries of a call, within its timeout.")
+    retries: Final = Option(
+        MAX_INT,
+        integer(0, MAX_INT),
+        "Maximum number of retries of a call after retriable errors, all within the timeout of the call; 0: none.",
+    )
 
     def check(self) -> None:
         """Raise ConfigurationError unless exactly one of bootstrap.servers and bootstrap.controllers is set, or if

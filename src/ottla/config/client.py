@@ -140,87 +140,133 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     """Options of every client."""
 
     bootstrap_servers: Option[tuple[tuple[str, int], ...]] = Option(
-        REQUIRED, addresses, "Brokers to connect to first, as host:port, separated by commas or as a list."
+        REQUIRED,
+        addresses,
+        "Brokers through which the client discovers the cluster, as host:port, separated by commas or as a list; the"
+        " default port is 9092.",
     )
     client_dns_lookup: Final = Option(
         "use_all_dns_ips",
         one_of(*DNS_LOOKUPS, aliases={"default": "use_all_dns_ips"}),
-        "use_all_dns_ips: try every address of a host; resolve_canonical_bootstrap_servers_only: also replace"
-        " the bootstrap servers by the canonical names of their addresses.",
+        "How host names are resolved. use_all_dns_ips: the client tries the addresses of a host in turn until one "
+        "connects; resolve_canonical_bootstrap_servers_only: it also replaces the bootstrap servers by the canonical"
+        " names of their addresses.",
     )
     client_id: Final = Option(
-        "", absent("", text), "Name of the client in the broker's logs, metrics and quotas; by default a generated one."
+        "",
+        absent("", text),
+        "Name of the client in the broker's logs, metrics and quotas; empty: a generated name, such as producer-1.",
     )
     request_timeout_ms: Final = Option(
-        30_000, integer(0), "Time in milliseconds to wait for a response before the request fails or is retried."
+        30_000,
+        integer(0),
+        "Time in milliseconds that the client waits for the response to a request, which then fails or is retried. "
+        "Joining a classic group may take longer, up to max.poll.interval.ms.",
     )
-    retry_backoff_ms: Final = Option(100, integer(0), "Initial delay in milliseconds before a request is retried.")
+    retry_backoff_ms: Final = Option(
+        100,
+        integer(0),
+        "Delay in milliseconds before the first retry of a failed request. For most requests it doubles with each "
+        "further retry, up to retry.backoff.max.ms.",
+    )
     retry_backoff_max_ms: Final = Option(
-        1000, integer(0), "Maximum delay in milliseconds between retries; the delay doubles with each retry up to this."
+        1000,
+        integer(0),
+        "Maximum delay in milliseconds between retries of a request. For most requests the delay starts at "
+        "retry.backoff.ms and doubles with each retry up to this; for the others it stays at retry.backoff.ms.",
     )
     reconnect_backoff_ms: Final = Option(
-        50, integer(0), "Initial delay in milliseconds before the client connects again to a lost broker."
+        50,
+        integer(0),
+        "Delay in milliseconds between a failed attempt to connect to a broker and the next one. It doubles with "
+        "each failure in a row, up to reconnect.backoff.max.ms; a lost connection is reopened without delay.",
     )
     reconnect_backoff_max_ms: Final = Option(
-        1000, integer(0), "Maximum delay in milliseconds between connection attempts to one broker."
+        1000,
+        integer(0),
+        "Maximum delay in milliseconds between attempts to connect to the same broker. The delay starts at "
+        "reconnect.backoff.ms and doubles with each failure in a row up to this.",
     )
     connections_max_idle_ms: Option[int] = Option(
-        540_000, integer(), "Time in milliseconds after which an idle connection is closed; negative: never."
+        540_000,
+        integer(),
+        "Time in milliseconds after which the client closes an idle connection; negative: never. Connections are "
+        "checked at intervals of half this time.",
     )
     socket_connection_setup_timeout_ms: Final = Option(
-        10_000, integer(1), "Time in milliseconds to establish a connection; it doubles after each failure."
+        10_000,
+        integer(1),
+        "Time in milliseconds within which a connection must be established, including the TLS handshake. It doubles"
+        " with each failed attempt in a row, up to socket.connection.setup.timeout.max.ms.",
     )
     socket_connection_setup_timeout_max_ms: Final = Option(
-        30_000, integer(1), "Maximum in milliseconds of the connection setup timeout, which doubles after each failure."
+        30_000,
+        integer(1),
+        "Maximum in milliseconds of the connection setup timeout, which starts at socket.connection.setup.timeout.ms"
+        " and doubles with each failed attempt in a row. A lower value than that means no doubling.",
     )
     metadata_max_age_ms: Final = Option(
-        300_000, integer(0), "Maximum age of metadata in milliseconds before it is refreshed."
+        300_000,
+        integer(0),
+        "Time in milliseconds after which the client refreshes its metadata even if no error or change requires it.",
     )
     metadata_recovery_strategy: Final = Option(
         "rebootstrap",
         one_of("none", "rebootstrap"),
-        "If no known broker is reachable: rebootstrap (connect to the bootstrap servers again) or none.",
+        "What the client does if no known broker responds: rebootstrap (it connects to the bootstrap servers again) "
+        "or none (it keeps trying the known brokers).",
     )
     metadata_recovery_rebootstrap_trigger_ms: Final = Option(
         300_000,
         integer(0),
-        "With metadata.recovery.strategy=rebootstrap: time in milliseconds without metadata after which the client "
-        "bootstraps again.",
+        "Time in milliseconds for which metadata requests must have failed before the client closes its connections "
+        "and discovers the cluster through the bootstrap servers again. No effect with "
+        "metadata.recovery.strategy=none.",
     )
     receive_buffer_bytes: Option[int] = Option(
-        65_536, absent(-1, integer(-1)), "SO_RCVBUF in bytes; -1: the system's default."
+        65_536,
+        absent(-1, integer(-1)),
+        "Size in bytes of the socket's receive buffer (SO_RCVBUF); -1: the system's default.",
     )
-    send_buffer_bytes: Final = Option(131_072, absent(-1, integer(-1)), "SO_SNDBUF in bytes; -1: the system's default.")
+    send_buffer_bytes: Final = Option(
+        131_072,
+        absent(-1, integer(-1)),
+        "Size in bytes of the socket's send buffer (SO_SNDBUF); -1: the system's default.",
+    )
     socket_options: Option[tuple[tuple[int, int, int], ...]] = Option(
-        (), each(tuple), "Option of kafka-python: further socket options, as arguments of setsockopt()."
+        (),
+        each(tuple),
+        "Option of kafka-python: further socket options, each as the arguments (level, option, value) of setsockopt().",
     )
     allow_auto_create_topics: Final = Option(
         True,
         boolean,
-        "Whether a request for the metadata of an unknown topic may create it, if the brokers allow that. An admin "
-        "client creates topics only with create_topics().",
+        "Whether a request for the metadata of an unknown topic may create it, if the broker's "
+        "auto.create.topics.enable allows that. No effect on an admin client, which creates topics only with "
+        "create_topics().",
     )
     security_protocol: Final = Option(
         "PLAINTEXT",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "Protocol to connect with: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT or SASL_SSL (SASL over TLS).",
+        "Protocol of connections to brokers: PLAINTEXT, SSL (TLS), SASL_PLAINTEXT or SASL_SSL (SASL over TLS).",
     )
     sasl_mechanism: Final = Option(
         "PLAIN",
         one_of(*MECHANISMS, aliases={None: "PLAIN"}),
-        "SASL mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
+        "SASL mechanism with which the client authenticates: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER. No "
+        "effect unless security.protocol is SASL_PLAINTEXT or SASL_SSL.",
     )
     sasl_jaas_config: Option[Jaas | None] = Option(
         None,
         nullable(login),
         'JAAS line with user and password, such as `…PlainLoginModule required username="a" password="b";`, or with '
-        "the parameters of OAUTHBEARER.",
+        "the parameters of OAUTHBEARER. Not set: sasl.plain.username and sasl.plain.password apply.",
     )
     sasl_oauth_token_provider: Final = Option[Any](
         None,
         anything,
-        "Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token(). It takes "
-        "precedence over sasl.oauthbearer.token.endpoint.url.",
+        "Option of kafka-python: a function that returns a token for OAUTHBEARER, or an object with token(). It "
+        "takes precedence over sasl.oauthbearer.token.endpoint.url and sasl.jaas.config.",
     )
     sasl_plain_username: Final = Option(
         None, nullable(text), "User name for PLAIN and SCRAM; ignored if sasl.jaas.config is set."
@@ -231,12 +277,27 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     sasl_tokenauth: Final = Option(
         False,
         boolean,
-        "Whether user name and password for SCRAM are the id and the HMAC (base64) of a delegation token. The same as "
-        'tokenauth="true" in a JAAS line.',
+        "Whether user name and password for SCRAM are the id and the HMAC (base64) of a delegation token. "
+        'tokenauth="true" in sasl.jaas.config has the same effect.',
     )
-    metric_reporters: Final = Option((), reporters, "Reporters of metrics: prometheus, logging, classes or objects.")
-    metrics_num_samples: Final = Option(2, integer(1), "Number of windows over which metrics are computed.")
-    metrics_sample_window_ms: Final = Option(30_000, integer(0), "Length of a metrics window in milliseconds.")
+    metric_reporters: Final = Option(
+        (),
+        reporters,
+        "Reporters to which the client passes its metrics: prometheus, logging, classes, objects or dotted names of "
+        "classes; empty: none.",
+    )
+    metrics_num_samples: Final = Option(
+        2,
+        integer(1),
+        "Number of samples, each as long as metrics.sample.window.ms, over which rates, averages and maxima are "
+        "computed.",
+    )
+    metrics_sample_window_ms: Final = Option(
+        30_000,
+        integer(0),
+        "Length in milliseconds of each of the metrics.num.samples samples over which rates, averages and maxima are"
+        " computed.",
+    )
     metrics_recording_level: Final = Option(
         "INFO",
         one_of("INFO", "DEBUG", "TRACE"),

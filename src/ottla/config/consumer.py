@@ -57,121 +57,174 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     group_id: Final = Option(
         None,
         nullable(text),
-        "Consumer group, whose members share the partitions and the committed offsets; None: no group.",
+        "Consumer group, whose members share the partitions and the committed offsets; None: no group, so that "
+        "partitions must be assigned with assign(), and offsets cannot be committed.",
     )
     group_protocol: Final = Option(
         "classic",
         one_of("classic", "consumer"),
-        "Protocol of the group: consumer (the broker assigns partitions, KIP-848) or classic (a member does).",
+        "Protocol of the group: classic (a member assigns the partitions) or consumer (the broker does, KIP-848).",
     )
     group_remote_assignor: Final = Option(
-        None, nullable(text), "Server-side assignor for group.protocol=consumer; None: the broker's default."
+        None,
+        nullable(text),
+        "Name of the broker's assignor that the group uses, for group.protocol=consumer; None: the broker's default.",
     )
     group_instance_id: Final = Option(
         None,
         nullable(text),
-        "Id of a static member, which may restart within the session timeout without a rebalance; None: a dynamic "
-        "member.",
+        "Id of a static member, which may restart within the session timeout without a rebalance; it must be unique "
+        "in the group. None: a dynamic member.",
     )
     key_deserializer: Final = Option(
-        None, anything, "Converts keys from bytes: a callable or a Deserializer; None: keys stay bytes."
+        None,
+        anything,
+        "Converts keys from bytes: a callable, a Deserializer, or the name of one, such as string or "
+        "LongDeserializer; None: keys stay bytes.",
     )
     value_deserializer: Final = Option(
-        None, anything, "Converts values from bytes: a callable or a Deserializer; None: values stay bytes."
+        None,
+        anything,
+        "Converts values from bytes: a callable, a Deserializer, or the name of one, such as string or "
+        "LongDeserializer; None: values stay bytes.",
     )
     receive_buffer_bytes: Option[int] = Option(
         -1,
         absent(-1, integer(-1)),
-        "SO_RCVBUF in bytes; -1: the system's default, which grows with the connection. Java's default is 65536, which "
-        "takes more CPU, and limits a connection to 64 KiB per round trip.",
+        "Size in bytes of the socket's receive buffer (SO_RCVBUF); -1: the system's default, which grows with the "
+        "connection. Java's default is 65536, which takes more CPU, and limits a connection to 64 KiB per round "
+        "trip.",
     )
     fetch_min_bytes: Final = Option(
-        1, integer(0), "Minimum bytes of a fetch response; the broker waits for them for up to fetch.max.wait.ms."
+        1,
+        integer(0),
+        "Minimum number of bytes for which the broker waits before it responds to a fetch; it waits no longer than "
+        "fetch.max.wait.ms.",
     )
     fetch_max_wait_ms: Final = Option(
-        500, integer(0), "Maximum time in milliseconds that the broker waits for fetch.min.bytes."
+        500,
+        integer(0),
+        "Maximum time in milliseconds that the broker waits for fetch.min.bytes before it responds to a fetch.",
     )
     fetch_max_bytes: Final = Option(
         52_428_800,
         integer(0),
-        "Maximum bytes of a fetch response; a larger first batch is returned nevertheless.",
+        "Maximum bytes of a fetch response, limited also by the broker's fetch.max.bytes; a larger first batch is "
+        "returned nevertheless. The consumer stops fetching while it has as many bytes that poll() has not returned.",
     )
     max_partition_fetch_bytes: Final = Option(
         1_048_576,
         integer(0),
-        "Maximum bytes of one partition in a fetch response; a larger first batch is returned nevertheless.",
+        "Maximum bytes of one partition in a fetch response; a larger batch is returned nevertheless if it is the "
+        "first of the response.",
     )
     auto_offset_reset: Final = Option(
         "latest",
         reset_policy("latest", "earliest", "none", aliases={"smallest": "earliest", "largest": "latest"}),
-        "Position if there is no valid committed offset: latest, earliest, none (raise an error) or "
-        "by_duration:PT1H (the first record of the last hour).",
+        "Where to start in a partition without a committed offset, or if the position is out of range: latest, "
+        "earliest, by_duration:PT1H (at the first record of the last hour), or none (poll() raises an error).",
     )
     enable_auto_commit: Final = Option(
-        True, boolean, "Commit offsets automatically, in poll() and close(). Without group.id it is off."
+        True,
+        boolean,
+        "Whether the consumer commits its positions automatically: every auto.commit.interval.ms in poll(), before "
+        "partitions are revoked, and in close(). Without group.id it is off.",
     )
-    auto_commit_interval_ms: Final = Option(5000, integer(0), "Interval in milliseconds between automatic commits.")
-    max_poll_records: Final = Option(500, integer(1), "Maximum number of records that poll() returns.")
+    auto_commit_interval_ms: Final = Option(
+        5000,
+        integer(0),
+        "Interval in milliseconds between the automatic commits that poll() makes with enable.auto.commit; after a "
+        "retriable error, poll() commits again after retry.backoff.ms.",
+    )
+    max_poll_records: Final = Option(
+        500,
+        integer(1),
+        "Maximum number of records that a call of poll() returns, unless it has an argument max_records.",
+    )
     max_poll_interval_ms: Final = Option(
-        300_000, integer(1), "Maximum time in milliseconds between calls of poll(); a slower member leaves the group."
+        300_000,
+        integer(1),
+        "Maximum time in milliseconds between calls of poll(). After that, a dynamic member leaves the group; a "
+        "static member stops its heartbeats, so that the broker removes it after the session timeout. It is also the"
+        " member's rebalance timeout.",
     )
     session_timeout_ms: Final = Option(
         45_000,
         integer(1),
-        "Time in milliseconds without a heartbeat after which the broker removes the member from a classic group.",
+        "Time in milliseconds without a heartbeat after which the broker removes the member from a classic group. It"
+        " cannot be set with group.protocol=consumer, for which the broker determines it.",
     )
     heartbeat_interval_ms: Final = Option(
         3000,
         integer(1),
-        "Interval in milliseconds between heartbeats to a classic group; at most a third of session.timeout.ms is "
-        "recommended.",
+        "Interval in milliseconds between heartbeats to a classic group; it must be less than session.timeout.ms, "
+        "and at most a third of it is recommended. It cannot be set with group.protocol=consumer.",
     )
     partition_assignment_strategy: Final = Option(
         ("range", "cooperative-sticky"),
         each(assignor),
-        "Assignors of a classic group, in order of preference: names or classes.",
+        "Assignors of a classic group in order of preference, as names (range, roundrobin, sticky, "
+        "cooperative-sticky), Java's names, classes or objects. It cannot be set with group.protocol=consumer.",
     )
     isolation_level: Final = Option(
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed", aliases={0: "read_uncommitted", 1: "read_committed"}),
-        "read_committed skips records of aborted transactions and waits for open ones to end; read_uncommitted returns "
-        "all records.",
+        "read_committed: the consumer skips records of aborted transactions, and reads only up to the first open "
+        "transaction; read_uncommitted: it returns all records.",
     )
     max_decompressed_batch_bytes: Final = Option(
         268_435_456,
         integer(1),
         "Maximum size in bytes of a batch after decompression; poll() raises CorruptBatchError for a larger one.",
     )
-    check_crcs: Final = Option(True, boolean, "Verify the checksum of each batch.")
+    check_crcs: Final = Option(
+        True,
+        boolean,
+        "Whether the consumer verifies the checksum of each batch; poll() raises CorruptBatchError if it is wrong.",
+    )
     client_rack: Final = Option(
-        "", text, "The consumer's rack or availability zone, to fetch from the nearest replica; empty: from the leader."
+        "",
+        text,
+        "The consumer's rack or availability zone. If the broker has a replica.selector.class, the consumer fetches "
+        "from a replica in the same rack; empty: always from the leader.",
     )
     exclude_internal_topics: Final = Option(
-        True, boolean, "Whether a subscription by pattern leaves out internal topics."
+        True,
+        boolean,
+        "Whether a subscription by a regular expression that the client evaluates leaves out internal topics such as"
+        " __consumer_offsets; no effect on a SubscriptionPattern, which the broker evaluates.",
     )
     default_api_timeout_ms: Final = Option(
-        60_000, integer(0), "Timeout in milliseconds of methods that are called without one."
+        60_000, integer(0), "Timeout in milliseconds of methods, other than poll(), that are called without one."
     )
     default_offset_commit_callback: Final = Option(
         None,
         nullable(anything),
-        "Option of kafka-python: a function that is called with (offsets, error) after commits without a callback.",
+        "Option of kafka-python: a function that is called as function(offsets, error) after automatic commits in "
+        "poll() and after commit_async() without a callback; None: none is called.",
     )
     enable_incremental_fetch_sessions: Final = Option(
         True,
         boolean,
-        "Option of kafka-python: use fetch sessions (KIP-227); otherwise every request names every partition.",
+        "Option of kafka-python: whether the consumer uses fetch sessions (KIP-227), in which a request names only "
+        "partitions that have changed; otherwise every request names every partition.",
     )
     consumer_timeout_ms: Final = Option(
         float("inf"),
         number(0),
-        "Option of kafka-python: end an iteration after this time in milliseconds without a record; inf: never.",
+        "Option of kafka-python: time in milliseconds without a record after which an iteration over the consumer "
+        "ends; inf: never.",
     )
     enable_metrics_push: Final = Option(
-        True, boolean, "Push metrics to the cluster if it has a subscription for them (KIP-714)."
+        True,
+        boolean,
+        "Whether the consumer pushes its metrics to the cluster, if the cluster has a subscription for them (KIP-714).",
     )
     interceptor_classes: Final = Option(
-        (), each(loaded), "Interceptors, as classes or objects, in the order in which they are called."
+        (),
+        each(loaded),
+        "Interceptors of records and of commits, as classes, objects or dotted names, in the order in which they are"
+        " called.",
     )
 
     def check(self) -> None:

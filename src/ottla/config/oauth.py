@@ -35,8 +35,9 @@ class OAuthLoginConfig(Config):
     sasl_oauthbearer_token_endpoint_url: Final = Option[str | None](
         None,
         nullable(url),
-        "OAUTHBEARER: the endpoint that issues tokens (client credentials grant), or file:///… for a file "
-        "with a token. Without a source, tokens are unsigned and have the claims in sasl.jaas.config.",
+        "OAUTHBEARER: URL of the endpoint that issues tokens (client credentials grant), or file:///… for a file "
+        "with a token. Without it, and without sasl.oauth.token.provider, tokens are unsigned and have the claims in"
+        " sasl.jaas.config, which is for tests only.",
     )
     sasl_oauthbearer_client_credentials_client_id: Final = Option[str | None](
         None, nullable(text), "Client id for the token endpoint; not set: clientId in sasl.jaas.config."
@@ -48,19 +49,33 @@ class OAuthLoginConfig(Config):
         None, nullable(text), "Scope to request for the token; not set: scope in sasl.jaas.config, if any."
     )
     sasl_oauthbearer_header_urlencode: Final = Option(
-        False, boolean, "URL-encode client id and secret (RFC 6749), as some endpoints require."
+        False,
+        boolean,
+        "Whether client id and secret are URL-encoded for the token endpoint (RFC 6749), as some endpoints require.",
     )
     sasl_login_connect_timeout_ms: Final = Option[int | None](
-        None, nullable(integer(1)), "Timeout in milliseconds of requests to the token endpoint; by default 10 seconds."
+        None,
+        nullable(integer(1)),
+        "Timeout in milliseconds of requests to the token endpoint; the longer one of it and "
+        "sasl.login.read.timeout.ms applies. Neither set: 10 seconds.",
     )
     sasl_login_read_timeout_ms: Final = Option[int | None](
-        None, nullable(integer(1)), "Same as sasl.login.connect.timeout.ms; the longer of the two timeouts is used."
+        None,
+        nullable(integer(1)),
+        "Timeout in milliseconds of requests to the token endpoint; the longer one of it and "
+        "sasl.login.connect.timeout.ms applies. Neither set: 10 seconds.",
     )
     sasl_login_retry_backoff_ms: Final = Option(
-        100, integer(0), "Initial delay in milliseconds before a failed request to the token endpoint is retried."
+        100,
+        integer(0),
+        "Delay in milliseconds before the first retry of a failed request to the token endpoint; it doubles with "
+        "each further retry.",
     )
     sasl_login_retry_backoff_max_ms: Final = Option(
-        10_000, integer(0), "Maximum time in milliseconds for which failed requests to the token endpoint are retried."
+        10_000,
+        integer(0),
+        "Maximum time in milliseconds, all retries together, for which a failed request to the token endpoint is "
+        "retried.",
     )
 
 
@@ -77,18 +92,26 @@ class OAuthCheckConfig(Config):
         3_600_000,
         integer(0),
         "Age in milliseconds of the keys above which the next token starts a refresh in the background; until it "
-        "succeeds, the previous keys are used.",
+        "succeeds, the previous keys are used. No effect without sasl.oauthbearer.jwks.endpoint.url.",
     )
     sasl_oauthbearer_expected_audience: Final = Option[tuple[str, ...]](
-        (), words(), "Accepted audiences (aud claim), separated by commas; empty: any."
+        (),
+        words(),
+        "Audiences (aud claim) of which a signed token must have one, separated by commas; empty: any audience is "
+        "accepted.",
     )
     sasl_oauthbearer_expected_issuer: Final = Option[str | None](
-        None, nullable(text), "Accepted issuer (iss claim); not set: any."
+        None, nullable(text), "Issuer (iss claim) that a signed token must have; not set: any issuer is accepted."
     )
     sasl_oauthbearer_scope_claim_name: Final = Option(
         "scope", text, "No effect (accepted for compatibility): the scope of signed tokens is not validated."
     )
-    sasl_oauthbearer_sub_claim_name: Final = Option("sub", text, "Name of the claim with the user's name.")
+    sasl_oauthbearer_sub_claim_name: Final = Option(
+        "sub", text, "Name of the claim of a signed token that contains the user's name."
+    )
     sasl_oauthbearer_clock_skew_seconds: Final = Option(
-        30, integer(0), "Accepted difference in seconds between the clocks when a token's times are checked."
+        30,
+        integer(0),
+        "Time in seconds by which the clocks may differ when the times in a signed token are checked, so that a "
+        "token is accepted for so long after its expiry.",
     )

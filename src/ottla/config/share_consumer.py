@@ -36,13 +36,14 @@ class ShareConsumerConfig(ConsumerConfig, subject="share consumer"):
     share_acknowledgement_mode: Final = Option(
         IMPLICIT,
         one_of(IMPLICIT, EXPLICIT),
-        "implicit: the next poll() or commit accepts the records of the last poll(); explicit: the application"
-        " acknowledges each record.",
+        "implicit: the next poll() or commit accepts the records of the last poll(); explicit: the application must "
+        "acknowledge each record before the next poll().",
     )
     share_acquire_mode: Final = Option(
         BATCH_OPTIMIZED,
         one_of(BATCH_OPTIMIZED, RECORD_LIMIT),
-        "batch_optimized: whole batches, which may exceed max.poll.records; record_limit: at most max.poll.records.",
+        "batch_optimized: poll() may return more records than max.poll.records, because whole batches are acquired; "
+        "record_limit: at most max.poll.records are acquired, from one broker at a time.",
     )
 
     def check(self) -> None:

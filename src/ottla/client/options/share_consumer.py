@@ -9,8 +9,10 @@ class ShareConsumerOptions(ConsumerOptions, total=False):
     """Keyword options of share consumers."""
 
     share_acknowledgement_mode: str
-    """implicit: the next poll() or commit accepts the records of the last poll(); explicit: the application
-    acknowledges each record.
+    """implicit: the next poll() or commit accepts the records of the last poll(); explicit: the application must
+    acknowledge each record before the next poll().
     """
     share_acquire_mode: str
-    """batch_optimized: whole batches, which may exceed max.poll.records; record_limit: at most max.poll.records."""
+    """batch_optimized: poll() may return more records than max.poll.records, because whole batches are acquired;
+    record_limit: at most max.poll.records are acquired, from one broker at a time.
+    """

@@ -36,7 +36,7 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     zookeeper_connect: Final = Option(
         REQUIRED,
         zookeeper_address,
-        "ZooKeeper servers: host:port, separated by commas, with an optional chroot at the end.",
+        "ZooKeeper servers as host:port, separated by commas, with an optional chroot path at the end.",
     )
     zookeeper_session_timeout_ms: Final = Option(
         6_000,
@@ -49,28 +49,44 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     zookeeper_sync_time_ms: Final = Option(
         2_000,
         integer(0, MAX_INT),
-        "Time in ms that a ZooKeeper follower may lag behind its leader: the default of rebalance.backoff.ms.",
+        "Delay in ms between attempts to rebalance if rebalance.backoff.ms is not set; otherwise no effect. In "
+        "Kafka, it is the time that a ZooKeeper follower may lag behind its leader.",
     )
     consumer_id: Final = Option(
         None,
         nullable(path_name),
-        "Second part of the member id, after the group id; None: host name, time in ms and eight hex digits.",
+        "Last part of the member id, which begins with the group id; None: host name, time in ms and eight hex digits.",
     )
-    client_id: Final = Option(None, nullable(client_id), "Client id for brokers' logs and quotas; None: the group id.")
-    socket_timeout_ms: Final = Option(30_000, integer(1, MAX_INT), "Connection and response timeout of a broker in ms.")
+    client_id: Final = Option(
+        None, nullable(client_id), "Client id in the brokers' logs, metrics and quotas; None: the group id."
+    )
+    socket_timeout_ms: Final = Option(
+        30_000,
+        integer(1, MAX_INT),
+        "Time in ms that the consumer waits for a connection to a broker, and for each response; at least "
+        "fetch.wait.max.ms.",
+    )
     socket_receive_buffer_bytes: Final = Option(
-        65_536, integer(-1, MAX_INT), "Size of the socket's receive buffer (SO_RCVBUF); -1: the system default."
+        65_536,
+        integer(-1, MAX_INT),
+        "Size in bytes of the socket's receive buffer (SO_RCVBUF); -1: the system default.",
     )
     fetch_message_max_bytes: Final = Option(
         1_048_576,
         integer(1, MAX_INT),
-        "Maximum bytes per partition in a fetch, and thus the maximum size of a message.",
+        "Maximum bytes of a partition in a fetch. A message that is larger cannot be read: the stream raises "
+        "MessageSizeTooLargeError.",
     )
     fetch_min_bytes: Final = Option(
-        1, integer(0, MAX_INT), "Minimum number of bytes that the broker waits for, at most fetch.wait.max.ms."
+        1,
+        integer(0, MAX_INT),
+        "Minimum number of bytes for which the broker waits before it responds to a fetch; it waits no longer than "
+        "fetch.wait.max.ms.",
     )
     fetch_wait_max_ms: Final = Option(
-        100, integer(0, MAX_INT), "Maximum time in ms that the broker waits for fetch.min.bytes."
+        100,
+        integer(0, MAX_INT),
+        "Maximum time in ms that the broker waits for fetch.min.bytes before it responds to a fetch.",
     )
     num_consumer_fetchers: Final = Option(1, integer(1, MAX_INT), "Maximum number of fetcher threads per broker.")
     queued_max_message_chunks: Final = Option(
@@ -79,10 +95,12 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
         "Maximum number of chunks in the queue of a stream. A chunk has the messages of a partition from one fetch.",
     )
     refresh_leader_backoff_ms: Final = Option(
-        200, integer(0, MAX_INT), "Delay in ms before leaders are looked up again."
+        200, integer(0, MAX_INT), "Delay in ms after a lookup of the leaders of partitions before the next lookup."
     )
     auto_commit_enable: Final = Option(
-        True, boolean, "Whether offsets are committed periodically, and before a rebalance and at shutdown."
+        True,
+        boolean,
+        "Whether offsets are committed every auto.commit.interval.ms, before a rebalance and at shutdown.",
     )
     auto_commit_interval_ms: Final = Option(
         60_000, integer(1, MAX_INT), "Interval in ms between periodic commits if auto.commit.enable is true."
@@ -90,10 +108,14 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     auto_offset_reset: Option[str] = Option(
         "largest",
         one_of(SMALLEST, "largest"),
-        "Where to start if there is no committed offset, or if the offset is out of range: smallest or largest.",
+        "Where to start if no offset is committed or the offset is out of range: smallest (the first message) or "
+        "largest (only new messages).",
     )
     rebalance_max_retries: Final = Option(
-        4, integer(1, MAX_INT), "Number of attempts after which a rebalance fails with ConsumerRebalanceFailedError."
+        4,
+        integer(1, MAX_INT),
+        "Number of attempts after which a rebalance fails with ConsumerRebalanceFailedError, or, if it is not the "
+        "first one, is logged as failed and begins again.",
     )
     rebalance_backoff_ms: Final = Option(
         None, nullable(integer(0, MAX_INT)), "Delay in ms between attempts to rebalance; None: zookeeper.sync.time.ms."
@@ -106,24 +128,29 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     consumer_timeout_ms: Final = Option(
         -1,
         integer(-1, MAX_INT),
-        "Time in ms without a message after which ConsumerTimeoutError is raised; -1: never.",
+        "Time in ms without a message after which a stream raises ConsumerTimeoutError; -1: never.",
     )
     exclude_internal_topics: Final = Option(
         True, boolean, "Whether topic filters exclude internal topics such as __consumer_offsets."
     )
     offsets_storage: Option[str] = Option(
-        ZOOKEEPER, one_of(ZOOKEEPER, KAFKA), "Storage of committed offsets: zookeeper or kafka."
+        ZOOKEEPER, one_of(ZOOKEEPER, KAFKA), "Where committed offsets are stored: zookeeper or kafka."
     )
     dual_commit_enabled: Final = Option(
         None,
         nullable(boolean),
-        "Whether offsets are also committed to ZooKeeper if offsets.storage is kafka; None: yes.",
+        "Whether offsets are also committed to ZooKeeper and read from it if offsets.storage is kafka; None: yes. No"
+        " effect if it is zookeeper.",
     )
     offsets_channel_backoff_ms: Final = Option(
-        1_000, integer(0, MAX_INT), "Delay in ms before a request to the coordinator is retried."
+        1_000,
+        integer(0, MAX_INT),
+        "Delay in ms before a failed request that commits or reads offsets in Kafka is retried.",
     )
     offsets_channel_socket_timeout_ms: Final = Option(
-        10_000, integer(1, MAX_INT), "Connection and response timeout of the coordinator in ms."
+        10_000,
+        integer(1, MAX_INT),
+        "Time in ms to wait for a connection to the coordinator of the offsets in Kafka, and for each response.",
     )
     offsets_commit_max_retries: Final = Option(
         5,

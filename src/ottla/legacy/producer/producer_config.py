@@ -41,12 +41,14 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     request_timeout_ms: Final = Option(
         10_000,
         integer(1, MAX_INT),
-        "Connection and response timeout of a broker in ms, and with acks -1 the time that it waits for replicas.",
+        "Time in ms that the producer waits for a connection to a broker, and for each response, and, with acks -1, "
+        "that the broker waits for the in-sync replicas.",
     )
     producer_type: Final = Option(
         "sync",
         one_of("sync", "async"),
-        "sync: send() waits until messages are sent; async: send() adds them to a queue for a thread.",
+        "sync: send() waits until messages are sent; async: send() adds them to a queue, from which a thread sends "
+        "them in batches.",
     )
     serializer_class: Final = Option(
         DefaultEncoder, plug_in("to_bytes", ENCODERS), "Encoder of messages: a class or object with `to_bytes`."
@@ -54,15 +56,22 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     key_serializer_class: Final = Option(
         None, plug_in("to_bytes", ENCODERS), "Encoder of keys; None: that of serializer.class."
     )
-    serializer_encoding: Final = Option("UTF8", text, "Character encoding of StringEncoder.")
+    serializer_encoding: Final = Option(
+        "UTF8", text, "Character encoding of StringEncoder; no effect on other encoders."
+    )
     partitioner_class: Final = Option(
         DefaultPartitioner,
         plug_in("partition", PARTITIONERS),
         "Partitioner of messages with a key: a class or object with `partition(key, num_partitions)`.",
     )
-    compression_codec: Final = Option(NONE, codec, "Compression of messages: none, gzip, snappy, lz4, or 0 to 3.")
+    compression_codec: Final = Option(
+        NONE, codec, "Codec with which messages are compressed: none, gzip, snappy or lz4, or its number, 0 to 3."
+    )
     compressed_topics: Option[tuple[str, ...]] = Option(
-        (), words(), "Topics whose messages are compressed if compression.codec is set; empty: all topics."
+        (),
+        words(),
+        "Topics whose messages are compressed, separated by commas; empty: all topics. No effect if "
+        "compression.codec is none.",
     )
     message_send_max_retries: Final = Option(3, integer(0, MAX_INT), "Maximum number of retries of failed messages.")
     retry_backoff_ms: Final = Option(
@@ -71,27 +80,36 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     topic_metadata_refresh_interval_ms: Final = Option(
         600_000,
         integer(-1, MAX_INT),
-        "Maximum age of metadata in ms. Older metadata is refreshed, and connections are reopened, before sending. 0:"
-        " before every send, -1: only after failures.",
+        "Age of metadata in ms above which the producer refreshes it, and reopens connections, before sending. 0: "
+        "before every send, -1: only after failures.",
     )
     queue_buffering_max_ms: Final = Option(
-        5_000, integer(0, MAX_INT), "async: maximum time in ms for which messages are collected before a batch is sent."
+        5_000,
+        integer(0, MAX_INT),
+        "async: maximum time in ms since the last batch for which messages are collected before the next batch is "
+        "sent.",
     )
     queue_buffering_max_messages: Final = Option(
-        10_000, integer(1, MAX_INT), "async: maximum number of queued messages."
+        10_000,
+        integer(1, MAX_INT),
+        "async: maximum number of messages in the queue; if it is full, send() waits for queue.enqueue.timeout.ms.",
     )
     queue_enqueue_timeout_ms: Final = Option(
         -1,
         integer(-1, MAX_INT),
-        "async: maximum time in ms that send() waits for space in the queue; 0: no wait, -1: no limit.",
+        "async: maximum time in ms that send() waits for space in the queue before it raises QueueFullError; 0: no "
+        "wait, -1: no limit.",
     )
     batch_num_messages: Final = Option(
-        200, integer(1, MAX_INT), "async: maximum number of messages in a batch. A full batch is sent immediately."
+        200,
+        integer(1, MAX_INT),
+        "async: number of messages at which a batch is sent, even before queue.buffering.max.ms; at most "
+        "queue.buffering.max.messages.",
     )
     send_buffer_bytes: Final = Option(
-        102_400, integer(-1, MAX_INT), "Size of the socket's send buffer (SO_SNDBUF); -1: the system default."
+        102_400, integer(-1, MAX_INT), "Size in bytes of the socket's send buffer (SO_SNDBUF); -1: the system default."
     )
-    client_id: Final = Option("", client_id, "Client id for the brokers' logs and quotas.")
+    client_id: Final = Option("", client_id, "Client id in the brokers' logs, metrics and quotas.")
 
     def check(self) -> None:
         """Raise ConfigurationError if batch.num.messages is more than queue.buffering.max.messages."""
