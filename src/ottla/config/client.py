@@ -148,7 +148,7 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     client_dns_lookup: Final = Option(
         "use_all_dns_ips",
         one_of(*DNS_LOOKUPS, aliases={"default": "use_all_dns_ips"}),
-        "How host names are resolved. use_all_dns_ips: the client tries the addresses of a host in turn until one "
+        "Resolution of host names. use_all_dns_ips: the client tries the addresses of a host in turn until one "
         "connects; resolve_canonical_bootstrap_servers_only: it also replaces the bootstrap servers by the canonical"
         " names of their addresses.",
     )
@@ -213,7 +213,7 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     metadata_recovery_strategy: Final = Option(
         "rebootstrap",
         one_of("none", "rebootstrap"),
-        "What the client does if no known broker responds: rebootstrap (it connects to the bootstrap servers again) "
+        "Action of the client if no known broker responds: rebootstrap (it connects to the bootstrap servers again) "
         "or none (it keeps trying the known brokers).",
     )
     metadata_recovery_rebootstrap_trigger_ms: Final = Option(

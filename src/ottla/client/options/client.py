@@ -119,9 +119,9 @@ class ClientOptions(TypedDict, total=False):
     default port is 9092.
     """
     client_dns_lookup: str
-    """How host names are resolved. use_all_dns_ips: the client tries the addresses of a host in turn until one
-    connects; resolve_canonical_bootstrap_servers_only: it also replaces the bootstrap servers by the canonical names of
-    their addresses.
+    """Resolution of host names. use_all_dns_ips: the client tries the addresses of a host in turn until one connects;
+    resolve_canonical_bootstrap_servers_only: it also replaces the bootstrap servers by the canonical names of their
+    addresses.
     """
     client_id: str | None
     """Name of the client in the broker's logs, metrics and quotas; empty: a generated name, such as producer-1."""
@@ -160,7 +160,7 @@ class ClientOptions(TypedDict, total=False):
     metadata_max_age_ms: int
     """Time in milliseconds after which the client refreshes its metadata even if no error or change requires it."""
     metadata_recovery_strategy: str
-    """What the client does if no known broker responds: rebootstrap (it connects to the bootstrap servers again) or
+    """Action of the client if no known broker responds: rebootstrap (it connects to the bootstrap servers again) or
     none (it keeps trying the known brokers).
     """
     metadata_recovery_rebootstrap_trigger_ms: int

@@ -46,7 +46,7 @@ class ConsumerOptions(ClientOptions, total=False):
     the response.
     """
     auto_offset_reset: str
-    """Where to start in a partition without a committed offset, or if the position is out of range: latest, earliest,
+    """Start in a partition without a committed offset, or if the position is out of range: latest, earliest,
     by_duration:PT1H (at the first record of the last hour), or none (poll() raises an error).
     """
     enable_auto_commit: bool
