@@ -123,4 +123,4 @@ def _without_empty(events_of_consumer: list[Any]) -> list[Any]:
     """Return the events without assignments of no partition: with the consumer protocol, Kafka's consumer reports one
     if it has the assignment before the name of the topic.
     """
-    return [event for event in events_of_consumer if event.get("partitions") != []]
+    return [event for event in events_of_consumer if not isinstance(event, dict) or event.get("partitions") != []]
