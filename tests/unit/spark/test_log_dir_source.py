@@ -248,7 +248,7 @@ def test_truncated_tail_is_reported(broker: Broker, tmp_path: Path, caplog: pyte
     actual = [row for row in rows(tmp_path) if row[0] == 0]
     assert 0 < len(actual) < len(expected)
     assert actual == expected[: len(actual)]
-    assert f"t-0 ends at offset {len(actual)}, before its high watermark {len(expected)}" in caplog.text
+    assert f"t-0 ends at offset {len(actual)}, before its checkpointed high watermark {len(expected)}" in caplog.text
     bounds = {"assign": '{"t": [0]}', "endingOffsets": f'{{"t": {{"0": {len(expected)}}}}}'}
     reading = {"ottla.log.dirs": str(tmp_path), **bounds}
     with pytest.raises(DataLossError, match=f"t-0: it ends at {len(actual)}"):
