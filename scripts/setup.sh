@@ -12,7 +12,7 @@ VENV=.venv
 say() { printf '· %s\n' "$*" >&2; }
 
 # What pip does for a package that is not editable. Where Python may not write bytecode (PYTHONDONTWRITEBYTECODE), each
-# process would compile the sources anew: a broker takes 70 ms for that, a Spark query 200.
+# process would compile the sources again: a broker takes 70 ms for that, a Spark query 200.
 compile_sources() { "$VENV/bin/python" -m compileall -q src; }
 
 "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
