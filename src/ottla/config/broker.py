@@ -1,5 +1,5 @@
-"""The broker's options (`server.properties`): Kafka's, mostly with its defaults and bounds, and Ottla's own
-(`ottla.*`).
+"""The broker's options (`server.properties`): Kafka's, mostly with its defaults and bounds, and Ottla's own,
+most of them `ottla.*`.
 """
 
 from __future__ import annotations
@@ -1456,8 +1456,9 @@ class BrokerConfig(
     metric_reporters = Option[tuple[str, ...]](
         (),
         words(),
-        "Reporters of this broker's metrics: prometheus, logging, or classes (package.module.Class). The method "
-        "`client_telemetry` of a class receives the metrics of clients (KIP-714).",
+        "Reporters of this broker's metrics, separated by commas: logging, or classes (package.module.Class); empty: "
+        "none. Prometheus needs none, see ottla.http.listener. The method `client_telemetry` of a class receives the metrics "
+        "of clients (KIP-714).",
     )
     telemetry_max_bytes = Option(
         1048576,

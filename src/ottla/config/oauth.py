@@ -85,7 +85,7 @@ class OAuthCheckConfig(Config):
     sasl_oauthbearer_jwks_endpoint_url: Final = Option[str | None](
         None,
         nullable(url),
-        "OAUTHBEARER: URL or file of the keys (JWKS) that verify tokens. If it is not set, unsigned "
+        "OAUTHBEARER: URL of the keys (JWKS) that verify tokens, or file:///… for a file. If it is not set, unsigned "
         "tokens are accepted, as in Kafka; anyone can forge them, so this is for tests only.",
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: Final = Option(

@@ -76,8 +76,9 @@ def run(options: CaptureOptions, stopping: Event) -> None:
                     failures = 0 if capture.steps else failures
         except GraceExpired:
             log.warning(
-                "Stopping, although the brokers or the database have not responded to the last requests. The next "
-                "`ottla capture` continues at the committed position"
+                "Stopping the capture %s, although the brokers or the database have not responded to its last "
+                "requests. When it is started again, it continues at the committed position",
+                options.name,
             )
             return
         except (psycopg.OperationalError, KafkaError, OSError) as error:

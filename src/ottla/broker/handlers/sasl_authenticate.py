@@ -28,7 +28,7 @@ def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAut
     except SaslAuthenticationFailedError as error:
         del state[PROOF]
         log.warning(
-            "Rejected the client %s, which claims to be a broker of this cluster: %s",
+            "Cannot verify that the client %s is a broker of this cluster, so its connection has no broker rights: %s",
             context.connection.peer,
             error.message,
         )

@@ -155,7 +155,8 @@ COMMAND = Command(
         Option("--max-messages N", "number of records to send; -1: send until the command is stopped", int, default=-1),
         Option(
             "--throughput N",
-            "approximate limit of records per second; 0: send only one record; negative: no limit",
+            "approximate limit of records per second; 0: send two records and wait until the "
+            "command is stopped; negative: no limit",
             int,
             default=-1,
         ),

@@ -40,7 +40,7 @@ REPORTED_FAILURES: Final = 5
 
 
 SendChanges = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
-"""Sends the difference of two images to a broker. Raises KafkaError if that fails."""
+"""Sends the difference between two images to a broker. Raises KafkaError if that fails."""
 StopReplica = Callable[[TopicPartition, bool], None]
 """Stops a replica of this broker. The second argument: whether to delete its log."""
 OnDeleted = Callable[[int, list[TopicPartition]], Awaitable[None]]
@@ -120,7 +120,8 @@ class ControllerChannels:
         self._channels.clear()
 
     async def _send(self, broker: BrokerImage, before: ClusterImage | None, after: ClusterImage) -> None:
-        """Send the difference of two images to one broker; to this broker, only the replicas to stop.
+        """Send a broker the changes between two images (`before` is None: the whole image). If it is the controller's
+        own broker, only stop its replicas, without a request.
 
         Raises KafkaError if that fails.
         """

@@ -1,4 +1,4 @@
-"""The controller's requests to a broker, from the difference of two images, without I/O.
+"""The controller's requests to a broker, from the difference between two images, without I/O.
 
 A broker that has received nothing yet (`before` is None) gets the complete image. LeaderAndIsr goes to the brokers with
 replicas of partitions whose leader or assignment has changed, UpdateMetadata to all brokers, StopReplica to brokers
@@ -124,7 +124,7 @@ class _Difference:
 
 
 class BrokerRequests:
-    """Builds the requests to all brokers from the difference of two images.
+    """Builds the requests to all brokers from the difference between two images.
 
     The common parts of the requests are built once. In a large cluster, building them for each broker would take most
     of the time that a new controller needs.

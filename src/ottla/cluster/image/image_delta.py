@@ -1,4 +1,4 @@
-"""The difference of two images, which the controller sends to brokers, without I/O. KRaft's `MetadataDelta`."""
+"""The difference between two images, which the controller sends to brokers, without I/O. KRaft's `MetadataDelta`."""
 
 from __future__ import annotations
 

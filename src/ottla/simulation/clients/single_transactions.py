@@ -20,7 +20,9 @@ PAUSE_SECONDS: Final = 5.0
 ATTEMPTS: Final = 10
 """Maximum number of attempts to end a transaction."""
 ENDS: Final = (True, True, False, None)
-"""The possible ends of a transaction: commit, abort, or None to leave it open."""
+"""The ends of a transaction, of which one is chosen at random: True to commit (half of them), False to abort, None to
+leave it open.
+"""
 
 
 class SingleTransactions(Workload):

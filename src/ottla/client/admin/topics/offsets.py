@@ -19,7 +19,9 @@ FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, 
 
 
 class IsolationLevel(IntEnum):
-    """The meaning of the latest offset: the high watermark or, with READ_COMMITTED, the last stable offset."""
+    """The records that a lookup of offsets considers: those below the high watermark or, with READ_COMMITTED, only
+    those below the last stable offset. The latest offset is that limit.
+    """
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
