@@ -1457,8 +1457,8 @@ class BrokerConfig(
         (),
         words(),
         "Reporters of this broker's metrics, separated by commas: logging, or classes (package.module.Class); empty: "
-        "none. Prometheus needs none, see ottla.http.listener. The method `client_telemetry` of a class receives the metrics "
-        "of clients (KIP-714).",
+        "none. Prometheus needs none, see ottla.http.listener. The method `client_telemetry` of a class receives the "
+        "metrics of clients (KIP-714).",
     )
     telemetry_max_bytes = Option(
         1048576,
