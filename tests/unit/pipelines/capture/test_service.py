@@ -64,4 +64,4 @@ def test_capture_requests_are_abandoned_after_the_grace_period(
     monkeypatch.setattr(service, "opened", opened)
     with caplog.at_level(logging.WARNING, "ottla_pipelines"):
         service.run(OPTIONS, Event())
-    assert "The next `ottla capture` continues at the committed position" in caplog.text
+    assert "When it is started again, it continues at the committed position" in caplog.text
