@@ -51,12 +51,17 @@ def runtime_of(world: World) -> GroupRuntime:
     return GroupRuntime(world.config, world.clock, lambda: image)
 
 
-async def test_expiry_of_a_member_is_retried_after_a_failed_append() -> None:
+def runtime_with_a_member() -> tuple[World, GroupRuntime]:
     world = World()
     world.join("m")
     runtime = runtime_of(world)
     for record in world.log:
         runtime.replay(record.key, record.value)
+    return world, runtime
+
+
+async def test_expiry_of_a_member_is_retried_after_a_failed_append() -> None:
+    world, runtime = runtime_with_a_member()
     attempts = list[object]()
     expire = runtime.groups.expire
     runtime.groups.expire = lambda group: attempts.append(group) or expire(group)  # type: ignore[method-assign,func-returns-value]
@@ -72,11 +77,7 @@ async def test_expiry_of_a_member_is_retried_after_a_failed_append() -> None:
 
 
 async def test_timers_of_a_group_fire_again_after_an_unexpected_error(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
-    world.join("m")
-    runtime = runtime_of(world)
-    for record in world.log:
-        runtime.replay(record.key, record.value)
+    world, runtime = runtime_with_a_member()
     attempts = list[Group]()
 
     def fail(group: Group) -> CoordinatorResult:

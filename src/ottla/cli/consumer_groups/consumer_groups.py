@@ -13,7 +13,7 @@ from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.command import Action, CommandFailedError, CommandParser
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, Option, Repeatable
-from ottla.cli.framework.output import Output, aligned, widest
+from ottla.cli.framework.output import Output, aligned, group_deletions, widest
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.groups.group_descriptions import GroupState
 from ottla.errors import ConfigurationError, KafkaError
@@ -96,16 +96,7 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
     groups = _groups(admin, args)
     failed: dict[Any, KafkaError] = {}
     admin.delete_consumer_groups(groups, args.timeout, errors=failed)
-    deleted = [group for group in groups if group not in failed]
-    names = ", ".join(f"'{group}'" for group in deleted)
-    if not failed:
-        output.text(f"Deletion of requested consumer groups ({names}) was successful.")
-    else:
-        output.error("\nError: Deletion of some consumer groups failed:")
-        output.warn(*(f"* Group '{g}' could not be deleted due to: {failed[g]}" for g in groups if g in failed))
-        if deleted:
-            output.text(f"\nThese consumer groups were deleted successfully: {names}")
-    return {"deleted": deleted, "errors": [{"group": g, "message": str(error)} for g, error in failed.items()]}
+    return group_deletions(output, "consumer", groups, failed)
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:

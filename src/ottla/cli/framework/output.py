@@ -125,6 +125,24 @@ def partition_errors(errors: Mapping[Any, KafkaError]) -> list[dict[str, Any]]:
     ]
 
 
+def group_deletions(
+    output: Output, kind: str, groups: Sequence[str], failed: Mapping[Any, KafkaError]
+) -> dict[str, Any]:
+    """Print which groups of a kind, such as `consumer`, were deleted, and return it for JSON. `failed`: the errors of
+    those that could not be deleted; if there are any, the exit code is 1.
+    """
+    deleted = [group for group in groups if group not in failed]
+    names = ", ".join(f"'{group}'" for group in deleted)
+    if not failed:
+        output.text(f"Deletion of requested {kind} groups ({names}) was successful.")
+    else:
+        output.error(f"\nError: Deletion of some {kind} groups failed:")
+        output.warn(*(f"* Group '{g}' could not be deleted due to: {failed[g]}" for g in groups if g in failed))
+        if deleted:
+            output.text(f"\nThese {kind} groups were deleted successfully: {names}")
+    return {"deleted": deleted, "errors": [{"group": g, "message": str(error)} for g, error in failed.items()]}
+
+
 def ids(brokers: Iterable[int]) -> str:
     """Return broker ids separated by commas."""
     return ",".join(map(str, brokers))

@@ -11,7 +11,7 @@ from ottla.cli.framework.admin_command import AdminCommand
 from ottla.cli.framework.command import Action
 from ottla.cli.framework.connection import connection
 from ottla.cli.framework.options import JSON, Flag, OneOf, Option, Repeatable
-from ottla.cli.framework.output import Output, columns, coordinator_of, lines
+from ottla.cli.framework.output import Output, columns, coordinator_of, group_deletions, lines
 from ottla.client.admin.admin import KafkaAdminClient
 from ottla.client.admin.groups.group_descriptions import GroupDescription, GroupMember
 from ottla.client.admin.topics.offsets import OffsetSpec
@@ -197,16 +197,7 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
         for group in {*groups} - {listed.group_id for listed in admin.list_share_groups(args.timeout)}
     }
     admin.delete_share_groups([group for group in groups if group not in failed], args.timeout, errors=failed)
-    deleted = [group for group in groups if group not in failed]
-    names = ", ".join(f"'{group}'" for group in deleted)
-    if not failed:
-        output.text(f"Deletion of requested share groups ({names}) was successful.")
-    else:
-        output.error("\nError: Deletion of some share groups failed:")
-        output.warn(*(f"* Group '{g}' could not be deleted due to: {failed[g]}" for g in groups if g in failed))
-        if deleted:
-            output.text(f"\nThese share groups were deleted successfully: {names}")
-    return {"deleted": deleted, "errors": [{"group": g, "message": str(error)} for g, error in failed.items()]}
+    return group_deletions(output, "share", groups, failed)
 
 
 def _new_offset(args: argparse.Namespace) -> OffsetSpec:

@@ -250,9 +250,7 @@ class Connection:
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:
-        self._hold_until = 0.0
-        if self._held:
-            self._send(())
+        self._end_turn()
         if self._sock.fileno() < 0:
             return
         self._stop_reading()
@@ -305,6 +303,10 @@ class Connection:
             return
         self._hold_until = time.monotonic() + TURN_SECONDS
         self._receive_requests(self._hold_until)
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        """Send the responses that wait for others; from now on, none waits."""
         self._hold_until = 0.0
         if self._held:
             self._send(())
