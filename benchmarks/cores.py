@@ -2,18 +2,19 @@
 
     python -m benchmarks cores [--brokers 1,2,4] [--kafka] [--loads produce,tls] [--seconds 10] [--repeats 3]
 
-As many client processes for each number of brokers (two per broker of the largest) produce with acks=all, each to
-partitions of one leader:
+As many client processes for each number of brokers (two per broker of the largest) send requests, each to partitions
+of one leader:
 
-- produce: batches that are not compressed
+- produce: batches that are not compressed, with acks=all
 - tls: the same over TLS (the certificate needs openssl)
 - recompress: the same into a topic with `compression.type=zstd`
 - validate: zstd batches, whose records the broker checks
+- down-convert: fetches of a client of Kafka 0.10, for which the broker converts each batch to messages of format 1
 
-For each number of brokers: MB/s as sent by the clients (uncompressed batches), the ratio to one broker, and the CPU
-seconds of the brokers per GB. Medians, all numbers of brokers in turns. Clients and brokers share the machine's cores:
-a number of brokers above half of the cores measures the machine, not the brokers. `--kafka` measures Apache Kafka, one
-process for all cores, beside them.
+For each number of brokers: MB/s of uncompressed batches, the ratio to one broker, and the CPU seconds of the brokers
+per GB. Medians, all numbers of brokers in turns. Clients and brokers share the machine's cores: a number of brokers
+above half of the cores measures the machine, not the brokers. `--kafka` measures Apache Kafka, one process for all
+cores, beside them, except for down-convert, because Kafka 4 serves no clients older than 2.1.
 """
 
 from __future__ import annotations
@@ -30,27 +31,35 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from scripts import apache_kafka
 
 from benchmarks.broker import BATCH_BYTES
-from benchmarks.raw import IN_FLIGHT, PRODUCE_VERSION, Raw, batch_of, produce_body
+from benchmarks.raw import FETCH_BYTES, IN_FLIGHT, PRODUCE_VERSION, Raw, batch_of, produce_body
 from benchmarks.servers import START_SECONDS, TICKS, wait_for_answer
 from ottla import KafkaAdminClient, NewTopic
 from ottla.client.core.metadata import PartitionInfo
 from ottla.errors import UnknownTopicOrPartitionError
 from ottla.net.ports import free_port
-from ottla.records import compression
+from ottla.protocol.message import decode, encode
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.records import any_magic, compression
+from ottla.records.batch import MAGIC_POSITION
 
 RECORD_BYTES = 100
 CLIENTS_PER_BROKER = 2
 PARTITIONS_PER_CLIENT = 2
 WARM_UP = 0.5
 """Time of the warm-up, as a share of the measured time. Apache Kafka's Java compiler needs it."""
-LOADS = ("produce", "tls", "recompress", "validate")
+DOWN_CONVERT = "down-convert"
+LOADS = ("produce", "tls", "recompress", "validate", DOWN_CONVERT)
+OLD_FETCH_VERSION = 3
+"""The version of Fetch of Kafka 0.10.1, whose clients read format 1."""
+FETCHED_BATCHES = 4
+"""Number of batches that a request of the load down-convert reads."""
 CERTIFICATE = "certificate.pem"
 
 
@@ -160,7 +169,7 @@ def measure(node: Node, load: str, clients: int, seconds: float) -> Figure:
     context = multiprocessing.get_context("spawn")
     cpu = node.cpu_seconds()
     with context.Pool(len(shares)) as pool:
-        jobs = [pool.apply_async(produce, (port, topic, own, load, seconds)) for port, own in shares]
+        jobs = [pool.apply_async(run_client, (port, topic, own, load, seconds)) for port, own in shares]
         results = [job.get(seconds + START_SECONDS) for job in jobs]
     sent = sum(result.all_bytes for result in results)
     rate = sum(result.bytes / result.seconds for result in results)
@@ -175,36 +184,86 @@ class Sent(NamedTuple):
     all_bytes: int
 
 
-def produce(port: int, topic: str, partitions: Sequence[int], load: str, seconds: float) -> Sent:
-    """Produce to partitions of one broker."""
-    batch = batch_of(RECORD_BYTES, BATCH_BYTES, compression.ZSTD if load == "validate" else compression.NONE)
-    bodies = [produce_body(topic, [partition], batch.data) for partition in partitions]
+class Requests(NamedTuple):
+    """The requests that a client repeats, one for each of its partitions."""
+
+    api_key: int
+    version: int
+    bodies: Sequence[bytes | bytearray]
+    check: Callable[[memoryview], None]
+    """Asserts that a response has no error."""
+    plain_bytes: int
+    """The uncompressed bytes of one request's batches."""
+
+
+def run_client(port: int, topic: str, partitions: Sequence[int], load: str, seconds: float) -> Sent:
+    """Send requests to partitions of one broker for some seconds, after a warm-up."""
     tls = None
     if load == "tls":
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     client = Raw(port, tls)
-    warm_up = _produce(client, bodies, batch.plain_bytes, WARM_UP * seconds)
+    requests = (_fetches if load == DOWN_CONVERT else _produces)(client, topic, partitions, load)
+    warm_up = _repeat(client, requests, WARM_UP * seconds)
     began = time.perf_counter()
-    sent = _produce(client, bodies, batch.plain_bytes, seconds)
+    sent = _repeat(client, requests, seconds)
     took = time.perf_counter() - began
     client.close()
     return Sent(sent, took, warm_up + sent)
 
 
-def _produce(client: Raw, bodies: Sequence[bytes], batch_bytes: int, seconds: float) -> int:
-    """Produce for some seconds, and return the uncompressed bytes."""
+def _produces(client: Raw, topic: str, partitions: Sequence[int], load: str) -> Requests:
+    batch = batch_of(RECORD_BYTES, BATCH_BYTES, compression.ZSTD if load == "validate" else compression.NONE)
+    bodies = [produce_body(topic, [partition], batch.data) for partition in partitions]
+    return Requests(0, PRODUCE_VERSION, bodies, client.check, batch.plain_bytes)
+
+
+def _fetches(client: Raw, topic: str, partitions: Sequence[int], load: str) -> Requests:
+    """Fill the partitions, and return fetches of all that is in them."""
+    produces = _produces(client, topic, partitions, load)
+    for body in [*produces.bodies] * FETCHED_BATCHES:
+        client.send(0, PRODUCE_VERSION, body)
+        client.check(client.receive())
+    bodies = [
+        encode(
+            FetchRequest(
+                replica_id=-1,
+                max_bytes=FETCH_BYTES,
+                topics=[
+                    FetchTopic(topic=topic, partitions=[FetchPartition(partition=p, partition_max_bytes=FETCH_BYTES)])
+                ],
+            ),
+            OLD_FETCH_VERSION,
+        )
+        for p in partitions
+    ]
+    client.send(1, OLD_FETCH_VERSION, bodies[0])
+    first = bytes(client.receive())
+    data = decode(FetchResponse, first, OLD_FETCH_VERSION, 4).responses[0].partitions[0]
+    assert data.records is not None
+    last_offset = [header.base_offset for header, _, _ in any_magic.split(data.records)][-1]
+    expected = FETCHED_BATCHES * batch_of(RECORD_BYTES, BATCH_BYTES).records
+    assert (data.records[MAGIC_POSITION], last_offset + 1) == (1, expected), "all messages, in format 1"
+
+    def check(frame: memoryview) -> None:
+        assert len(frame) == len(first)
+
+    return Requests(1, OLD_FETCH_VERSION, bodies, check, FETCHED_BATCHES * produces.plain_bytes)
+
+
+def _repeat(client: Raw, requests: Requests, seconds: float) -> int:
+    """Send requests for some seconds, and return the uncompressed bytes of their batches."""
     ends, waiting, sent = time.perf_counter() + seconds, 0, 0
     while time.perf_counter() < ends:
-        for body in bodies:
+        for body in requests.bodies:
             if waiting == IN_FLIGHT:
-                client.check(client.receive())
+                requests.check(client.receive())
                 waiting -= 1
-            client.send(0, PRODUCE_VERSION, body)
+            client.send(requests.api_key, requests.version, body)
             waiting += 1
-            sent += batch_bytes
+            sent += requests.plain_bytes
     for _ in range(waiting):
-        client.check(client.receive())
+        requests.check(client.receive())
     return sent
 
 
@@ -230,6 +289,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             node = Node(count, tls="tls" in loads)
             try:
                 for load in loads:
+                    if load == DOWN_CONVERT and not count:
+                        continue
                     print(f"{repeat + 1}: {count or 'Kafka'}, {load}", file=sys.stderr)
                     figures.setdefault((load, count), []).append(
                         measure(node, load, max(counts) * CLIENTS_PER_BROKER, args.seconds)
@@ -239,11 +300,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{os.cpu_count()} cores, medians of {args.repeats}")
     for load in loads:
         first = statistics.median(f.mb_per_second for f in figures[load, counts[0]])
-        for count in counts:
+        for count in (count for count in counts if (load, count) in figures):
             name = f"brokers: {count}" if count else "Apache Kafka"
             rate = statistics.median(f.mb_per_second for f in figures[load, count])
             cpu = statistics.median(f.cpu_seconds_per_gb for f in figures[load, count])
-            print(f"{load:12}{name:14}{rate:10.1f} MB/s  x {rate / first:.2f}{cpu:10.2f} CPU s/GB")
+            print(f"{load:13}{name:14}{rate:10.1f} MB/s  x {rate / first:.2f}{cpu:10.2f} CPU s/GB")
     if args.json:
         args.json.write_text(json.dumps({f"{load}-{count}": runs for (load, count), runs in figures.items()}))
     return 0
