@@ -36,6 +36,13 @@ class Node(NamedTuple):
     rack: str | None = None
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """The producer id and epoch of an idempotent or transactional producer."""
+
+    id: int
+    epoch: int
+
+
 class OffsetAndMetadata(NamedTuple):
     """A committed offset. `offset` is the offset of the next record to read, `metadata` any text, and `leader_epoch`
     the leader epoch of the last record that was read (-1 if unknown).

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla import errors
 from ottla.broker.broker_context import BrokerContext
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
-from ottla.model import TopicPartition
+from ottla.model import ProducerIdAndEpoch, TopicPartition
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class TransactionalWriter(NamedTuple):
     """A transactional producer: its transactional id, producer id and epoch."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
 
 
 @dataclass(slots=True)
@@ -219,7 +218,7 @@ def _look_up(
         raise _error_for(errors.TransactionAbortableError(), rules)
 
 
-def _is_open(partition: Partition | None, producer: Producer) -> bool:
+def _is_open(partition: Partition | None, producer: ProducerIdAndEpoch) -> bool:
     return partition is not None and partition.log.producers.has_open_transaction(*producer)
 
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 import functools
 import logging
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -106,6 +105,39 @@ class LogListener(Protocol):
 class Log:
     """The log of one partition. Created and loaded by `recovery.open_log`."""
 
+    __slots__ = (  # a broker may have 200,000 logs
+        "_abandoned",
+        "_begin_lower_checkpoint",
+        "_flush_lock",
+        "_is_in_directory",
+        "_load_producers",
+        "_open_segments",
+        "_pending_deletes",
+        "_pending_writes",
+        "_txn_indexes",
+        "_unflushed_indexes",
+        "_used",
+        "clock",
+        "closed",
+        "config",
+        "cuts",
+        "dir",
+        "failed",
+        "flusher",
+        "high_watermark",
+        "last_flush_ms",
+        "leader_epochs",
+        "listener",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery_point",
+        "remote_end_offset",
+        "segments",
+        "topic_id",
+        "topic_partition",
+    )
+
     def __init__(
         self,
         directory: Path,
@@ -148,7 +180,7 @@ class Log:
         self._pending_writes = (
             None if writer is None else PendingWrites(writer, self._on_written, self._on_write_failed)
         )
-        self._pending_deletes: deque[tuple[int, Segment]] = deque()
+        self._pending_deletes: list[tuple[int, Segment]] = []
         self._flush_lock = Lock()
         """Guards the recovery point, because a flush in a worker must not advance it past the end of a log that was
         truncated meanwhile.
@@ -157,7 +189,7 @@ class Log:
         """Segments whose indexes were written, perhaps after their records were flushed. Guarded by `_flush_lock`."""
         self.cuts = 0
         """Number of truncations so far. Tasks that copy the log detect by it that it was truncated meanwhile."""
-        self._open_segments: deque[Segment] = deque()
+        self._open_segments: list[Segment] = []
         self._used = False
         """Whether the log has been written or read since the last `close_idle`."""
         self._txn_indexes: dict[int, TransactionIndex] = {}
@@ -503,22 +535,21 @@ class Log:
         """Return a function, to be called by a worker, that deletes the files of discarded segments whose delay has
         passed. Return None if there are none.
         """
-        due = []
-        while self._pending_deletes and self._pending_deletes[0][0] <= now_ms:
-            due.append(self._pending_deletes.popleft())
+        due = list(takewhile(lambda pending: pending[0] <= now_ms, self._pending_deletes))
+        del self._pending_deletes[: len(due)]
         return functools.partial(self._delete, due) if due else None
 
     def delete_files(self) -> None:
         """Delete the files of all discarded segments now."""
-        due, self._pending_deletes = self._pending_deletes, deque()
-        self._delete(list(due))
+        due, self._pending_deletes = self._pending_deletes, []
+        self._delete(due)
 
     def _delete(self, due: list[tuple[int, Segment]]) -> None:
         for i, (_, segment) in enumerate(due):
             try:
                 segment.delete_files()
             except OSError as error:
-                self._pending_deletes.extendleft(reversed(due[i:]))
+                self._pending_deletes[:0] = due[i:]
                 raise self._storage_error("delete files of", error) from error
 
     # Reading
@@ -579,7 +610,7 @@ class Log:
             return
         self._open_segments.append(segment)
         if len(self._open_segments) > WARM_SEGMENTS:
-            self._open_segments.popleft().rest()
+            self._open_segments.pop(0).rest()
 
     def close_idle(self) -> None:
         """Close the log's files if it was neither written nor read since the last call, and no write is queued. Called

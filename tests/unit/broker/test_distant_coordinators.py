@@ -104,11 +104,13 @@ async def move_coordinator(client: BrokerClient, topic: str = TRANSACTION_STATE)
 
 async def write_marker(client: BrokerClient, producer: Any, *, commit: bool) -> None:
     """Write a marker, as the coordinator does."""
-    from ottla.coordinator.runtime.coordinator_log import Producer
     from ottla.coordinator.transaction.transaction_markers import TransactionEnd
+    from ottla.model import ProducerIdAndEpoch
 
     version = EPOCH_PER_TRANSACTION if producer.newer else 0
-    ending = TransactionEnd(Producer(producer.producer_id, producer.epoch + producer.newer), commit, 9, version)
+    ending = TransactionEnd(
+        ProducerIdAndEpoch(producer.producer_id, producer.epoch + producer.newer), commit, 9, version
+    )
     assert set((await client.context.markers.write(ending, [T0])).values()) == {None}
 
 

@@ -29,7 +29,6 @@ from tests.unit.broker.transactional_producer import (
 from ottla.backoff import ExponentialBackoff
 from ottla.broker import transaction_verification
 from ottla.clock import ManualClock
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction import transaction_completion
 from ottla.coordinator.transaction.transaction import Transaction, TransactionState
 from ottla.errors import (
@@ -41,7 +40,7 @@ from ottla.errors import (
     NotLeaderOrFollowerError,
     TransactionCoordinatorFencedError,
 )
-from ottla.model import TRANSACTION_STATE, TopicPartition
+from ottla.model import TRANSACTION_STATE, ProducerIdAndEpoch, TopicPartition
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -269,7 +268,7 @@ def test_first_write_waits_for_the_markers_of_the_previous_transaction(tmp_path:
 
 def writer_of(producer: TransactionalProducer) -> transaction_verification.TransactionalWriter:
     return transaction_verification.TransactionalWriter(
-        producer.transactional_id, Producer(producer.producer_id, producer.epoch)
+        producer.transactional_id, ProducerIdAndEpoch(producer.producer_id, producer.epoch)
     )
 
 
@@ -364,7 +363,7 @@ def test_duplicate_add_partitions_waits_until_the_first_is_flushed(tmp_path: Pat
         producer = await initialized_producer(client)
         runtime = client.context.transactions
         log = runtime._log.partition("tx").log
-        own_producer = Producer(producer.producer_id, producer.epoch)
+        own_producer = ProducerIdAndEpoch(producer.producer_id, producer.epoch)
         flushing, flush, loop = threading.Event(), log.flush, asyncio.get_running_loop()
 
         def slow(up_to: int | None = None, *, is_awaited: bool = False) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.marker_channel import TransactionMarkerChannel
 from ottla.coordinator.transaction.transaction_markers import Results, TransactionEnd
 from ottla.errors import (
@@ -18,7 +17,7 @@ from ottla.errors import (
     UnknownServerError,
     UnknownTopicOrPartitionError,
 )
-from ottla.model import TopicPartition
+from ottla.model import ProducerIdAndEpoch, TopicPartition
 from ottla.protocol.message import decode, encode
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -31,7 +30,7 @@ from ottla.protocol.messages.write_txn_markers import (
 LEADERS = [0, 1, 2, 1, -1]
 """The leader of each partition of the topic."""
 T = [TopicPartition("t", index) for index in range(len(LEADERS))]
-COMMIT = TransactionEnd(Producer(7, 3), True, 5, 0)
+COMMIT = TransactionEnd(ProducerIdAndEpoch(7, 3), True, 5, 0)
 
 
 def image() -> ClusterImage:
@@ -118,7 +117,7 @@ def test_write_to_local_partitions_sends_no_request() -> None:
 
 def test_markers_queued_during_a_request_are_sent_together() -> None:
     remote = RemoteBrokers()
-    endings = [(TransactionEnd(Producer(i, 0), i % 2 == 0, 5, 0), [T[1]]) for i in range(5)]
+    endings = [(TransactionEnd(ProducerIdAndEpoch(i, 0), i % 2 == 0, 5, 0), [T[1]]) for i in range(5)]
     remote.errors[T[1]] = 0
     assert write(LocalMarkers(), remote, *endings) == [{T[1]: None}] * 5
     assert sum(len(request.markers) for _, request in remote.requests) == 5

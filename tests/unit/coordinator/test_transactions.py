@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import (
     CLASSIC,
     MAX_EPOCH,
@@ -36,11 +35,11 @@ from ottla.errors import (
     KafkaError,
     ProducerFencedError,
 )
-from ottla.model import TopicPartition
+from ottla.model import ProducerIdAndEpoch, TopicPartition
 
 NOW = 1_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-PRODUCER = Producer(7, 3)
+PRODUCER = ProducerIdAndEpoch(7, 3)
 BUMPS = 2
 
 
@@ -54,7 +53,9 @@ def at(state: TransactionState, **changes: object) -> Transaction:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def init(current: Transaction | None, expected: Producer | None = None, new_id: int | None = None) -> Transaction:
+def init(
+    current: Transaction | None, expected: ProducerIdAndEpoch | None = None, new_id: int | None = None
+) -> Transaction:
     return init_producer(current, InitProducerIdRequestData("tx", 100, expected), NOW, BUMPS, new_id)
 
 
@@ -94,7 +95,7 @@ def test_init_producer_id_aborts_an_open_transaction() -> None:
 
 def test_fenced_producer_does_not_abort_the_transaction_of_its_successor() -> None:
     with pytest.raises(ProducerFencedError):
-        init(at(TransactionState.ONGOING), Producer(7, 2))
+        init(at(TransactionState.ONGOING), ProducerIdAndEpoch(7, 2))
     assert init(at(TransactionState.ONGOING), PRODUCER).state is TransactionState.PREPARE_ABORT
 
 
@@ -105,14 +106,14 @@ def test_init_producer_id_of_current_producer_bumps_the_epoch_once() -> None:
     assert (again.producer_epoch, again.last_producer_epoch) == (4, 3)
 
 
-@pytest.mark.parametrize("outdated", [Producer(7, 1), Producer(7, 5), Producer(8, 3)])
-def test_init_producer_id_of_outdated_producer_is_fenced(outdated: Producer) -> None:
+@pytest.mark.parametrize("outdated", [ProducerIdAndEpoch(7, 1), ProducerIdAndEpoch(7, 5), ProducerIdAndEpoch(8, 3)])
+def test_init_producer_id_of_outdated_producer_is_fenced(outdated: ProducerIdAndEpoch) -> None:
     with pytest.raises(ProducerFencedError):
         init(at(TransactionState.EMPTY), outdated)
 
 
-@pytest.mark.parametrize("expected", [None, Producer(7, MAX_EPOCH)])
-def test_exhausted_epoch_allocates_a_new_producer_id(expected: Producer | None) -> None:
+@pytest.mark.parametrize("expected", [None, ProducerIdAndEpoch(7, MAX_EPOCH)])
+def test_exhausted_epoch_allocates_a_new_producer_id(expected: ProducerIdAndEpoch | None) -> None:
     current = at(TransactionState.EMPTY, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
         init(current, expected)
@@ -126,7 +127,7 @@ def test_exhausted_epoch_allocates_a_new_producer_id(expected: Producer | None) 
 def test_fencing_epoch_is_never_allocated() -> None:
     fenced = complete(fence(at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH), NOW, BUMPS), NOW)
     assert fenced.producer_epoch == MAX_EPOCH + 1
-    assert init(fenced, Producer(7, MAX_EPOCH), new_id=9).producer_id == 9
+    assert init(fenced, ProducerIdAndEpoch(7, MAX_EPOCH), new_id=9).producer_id == 9
     assert init(fenced, new_id=9).producer_id == 9
 
 
@@ -152,15 +153,15 @@ def test_add_partitions_adds_new_and_ignores_known_partitions() -> None:
     ("current", "producer", "error"),
     [
         (None, PRODUCER, InvalidProducerIdMappingError),
-        (at(TransactionState.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
-        (at(TransactionState.ONGOING), Producer(7, 2), ProducerFencedError),
-        (at(TransactionState.ONGOING), Producer(7, 4), ProducerFencedError),
+        (at(TransactionState.ONGOING), ProducerIdAndEpoch(8, 3), InvalidProducerIdMappingError),
+        (at(TransactionState.ONGOING), ProducerIdAndEpoch(7, 2), ProducerFencedError),
+        (at(TransactionState.ONGOING), ProducerIdAndEpoch(7, 4), ProducerFencedError),
         (at(TransactionState.PREPARE_COMMIT), PRODUCER, ConcurrentTransactionsError),
-        (at(TransactionState.PREPARE_ABORT), Producer(9, 0), ConcurrentTransactionsError),
+        (at(TransactionState.PREPARE_ABORT), ProducerIdAndEpoch(9, 0), ConcurrentTransactionsError),
     ],
 )
 def test_add_partitions_by_another_producer_is_rejected(
-    current: Transaction | None, producer: Producer, error: type[KafkaError]
+    current: Transaction | None, producer: ProducerIdAndEpoch, error: type[KafkaError]
 ) -> None:
     with pytest.raises(error):
         add_partitions(current, producer, [T0], NOW, CLASSIC)
@@ -191,14 +192,14 @@ def test_classic_end_txn_keeps_the_producer_epoch(commit: bool) -> None:
     ("current", "producer", "error"),
     [
         (None, PRODUCER, InvalidProducerIdMappingError),
-        (at(TransactionState.ONGOING), Producer(8, 3), InvalidProducerIdMappingError),
-        (at(TransactionState.ONGOING), Producer(7, 2), ProducerFencedError),
+        (at(TransactionState.ONGOING), ProducerIdAndEpoch(8, 3), InvalidProducerIdMappingError),
+        (at(TransactionState.ONGOING), ProducerIdAndEpoch(7, 2), ProducerFencedError),
         (at(TransactionState.PREPARE_COMMIT), PRODUCER, ConcurrentTransactionsError),
         (at(TransactionState.EMPTY), PRODUCER, InvalidTxnStateError),
     ],
 )
 def test_classic_end_txn_in_a_wrong_state_is_rejected(
-    current: Transaction | None, producer: Producer, error: type[KafkaError]
+    current: Transaction | None, producer: ProducerIdAndEpoch, error: type[KafkaError]
 ) -> None:
     with pytest.raises(error):
         end(current, producer, True, NOW)
@@ -207,7 +208,7 @@ def test_classic_end_txn_in_a_wrong_state_is_rejected(
 @pytest.mark.parametrize("commit", [True, False])
 def test_end_txn_of_transaction_version_2_bumps_the_producer_epoch(commit: bool) -> None:
     prepared = end_and_bump(at(TransactionState.ONGOING), PRODUCER, commit, NOW, None)
-    assert (prepared.producer_epoch, next_producer(prepared)) == (4, Producer(7, 4))
+    assert (prepared.producer_epoch, next_producer(prepared)) == (4, ProducerIdAndEpoch(7, 4))
     with pytest.raises(ConcurrentTransactionsError):
         end_and_bump(prepared, PRODUCER, commit, NOW, None)
     done = complete(prepared, NOW)
@@ -215,9 +216,9 @@ def test_end_txn_of_transaction_version_2_bumps_the_producer_epoch(commit: bool)
     with pytest.raises(InvalidTxnStateError):
         end_and_bump(done, PRODUCER, not commit, NOW, None)
     with pytest.raises(InvalidProducerIdMappingError):
-        end_and_bump(done, Producer(8, 4), commit, NOW, None)
+        end_and_bump(done, ProducerIdAndEpoch(8, 4), commit, NOW, None)
     with pytest.raises(ProducerFencedError):
-        end_and_bump(done, Producer(7, 2), commit, NOW, None)
+        end_and_bump(done, ProducerIdAndEpoch(7, 2), commit, NOW, None)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -225,20 +226,24 @@ def test_newer_end_txn_while_markers_are_written_is_concurrent(commit: bool) -> 
     prepared = end_and_bump(at(TransactionState.ONGOING), PRODUCER, True, NOW, None)
     with pytest.raises(ConcurrentTransactionsError):
         end_and_bump(prepared, next_producer(prepared), commit, NOW, None)
-    rotated = end_and_bump(at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH), Producer(7, MAX_EPOCH), True, NOW, 9)
+    rotated = end_and_bump(
+        at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH), ProducerIdAndEpoch(7, MAX_EPOCH), True, NOW, 9
+    )
     with pytest.raises(ConcurrentTransactionsError):
         end_and_bump(rotated, next_producer(rotated), commit, NOW, None)
 
 
 def test_end_txn_of_transaction_version_2_with_exhausted_epoch_allocates_producer_id() -> None:
-    last = Producer(7, MAX_EPOCH)
+    last = ProducerIdAndEpoch(7, MAX_EPOCH)
     current = at(TransactionState.ONGOING, producer_epoch=MAX_EPOCH)
     with pytest.raises(NeedsProducerId):
         end_and_bump(current, last, True, NOW, None)
     prepared = end_and_bump(current, last, True, NOW, 9)
     assert (prepared.producer_id, prepared.producer_epoch) == (7, MAX_EPOCH + 1)  # the epoch of the markers
     done = complete(prepared, NOW)
-    assert Producer(done.producer_id, done.producer_epoch) == next_producer(prepared) == Producer(9, 0)
+    assert (
+        ProducerIdAndEpoch(done.producer_id, done.producer_epoch) == next_producer(prepared) == ProducerIdAndEpoch(9, 0)
+    )
     assert end_and_bump(done, last, True, NOW, None) is done
 
 
@@ -255,13 +260,13 @@ def test_abort_of_transaction_version_2_without_a_transaction_bumps_the_epoch(st
 def test_end_txn_of_transaction_version_2_with_old_epoch_is_fenced_if_empty() -> None:
     for commit in (True, False):
         with pytest.raises(ProducerFencedError):
-            end_and_bump(at(TransactionState.EMPTY), Producer(7, 2), commit, NOW, None)
+            end_and_bump(at(TransactionState.EMPTY), ProducerIdAndEpoch(7, 2), commit, NOW, None)
 
 
 def test_end_txn_of_transaction_version_2_with_old_epoch_is_fenced_if_complete() -> None:
     for commit in (True, False):
         with pytest.raises(ProducerFencedError):
-            end_and_bump(at(TransactionState.COMPLETE_COMMIT), Producer(7, 2), commit, NOW, None)
+            end_and_bump(at(TransactionState.COMPLETE_COMMIT), ProducerIdAndEpoch(7, 2), commit, NOW, None)
 
 
 # Timeouts

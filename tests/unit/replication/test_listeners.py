@@ -32,6 +32,7 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions
+from ottla.storage.log import Log
 
 
 class RecordingListener:
@@ -329,10 +330,14 @@ def test_log_that_cannot_be_truncated_does_not_delay_others(tmp_path: Path, monk
         brokers.disconnected.add(0)
         old.append(view(b"never acknowledged"), acks=1)
 
-        def fail(offset: int) -> bool:
-            raise OSError(5, "Input/output error")
+        truncate_to = Log.truncate_to
 
-        monkeypatch.setattr(old.log, "truncate_to", fail)
+        def fail(log: Log, offset: int) -> bool:
+            if log is old.log:
+                raise OSError(5, "Input/output error")
+            return truncate_to(log, offset)
+
+        monkeypatch.setattr(Log, "truncate_to", fail)
         await publish(brokers, leader=1, leader_epoch=1, isr=(1, 2))
         brokers.disconnected.clear()
         await asyncio.sleep(5)

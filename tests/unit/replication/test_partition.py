@@ -26,6 +26,7 @@ from ottla.replication import partition as partition_module
 from ottla.replication.leader_replica import FollowerFetch
 from ottla.replication.partition import LAG_SECONDS, Partition
 from ottla.storage.files import ResourcesExhaustedError
+from ottla.storage.log import Log
 from ottla.storage.log_flusher import THREADS, LogFlusher
 from ottla.storage.recovery import open_log
 
@@ -280,8 +281,8 @@ def test_moved_log_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, monkeypat
             open_log(tmp_path / name, TopicPartition("t", 0), LogConfig(flush_messages=1), flusher=flusher)
             for name, flusher in zip("ab", flushers, strict=True)
         )
-        continues = Event()
-        monkeypatch.setattr(old, "_sync", lambda *_: continues.wait(10))
+        continues, sync = Event(), Log._sync
+        monkeypatch.setattr(Log, "_sync", lambda log, *args: continues.wait(10) if log is old else sync(log, *args))
         with ThreadPoolExecutor(1) as workers:
             partition = Partition(old, IMAGE, 1, workers)
             partition.lead(IMAGE)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from ottla.broker import topic_creation
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import known_errors_only
-from ottla.coordinator.runtime.coordinator_log import Producer
-from ottla.model import CONSUMER_OFFSETS, ACLOperation
+from ottla.model import CONSUMER_OFFSETS, ACLOperation, ProducerIdAndEpoch
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.security.acl import ResourceType
 
@@ -20,7 +19,7 @@ async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Ad
     broker = context.broker
     await topic_creation.create_internal(broker, CONSUMER_OFFSETS)
     offsets = broker.groups.partition_of(request.group_id)
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     with known_errors_only(context.version):
         await broker.transactions.add_partitions(request.transactional_id, producer, [offsets])
     return AddOffsetsToTxnResponse()

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from ottla import errors
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import known_errors_only
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
-from ottla.model import INTERNAL_TOPICS, ACLOperation, TopicPartition
+from ottla.model import INTERNAL_TOPICS, ACLOperation, ProducerIdAndEpoch, TopicPartition
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -64,7 +63,7 @@ async def _transaction(transaction: AddPartitionsToTxnTransaction, context: Requ
     }
     if partition_errors:
         return {tp: partition_errors.get(tp, errors.code_of(errors.OperationNotAttemptedError())) for tp in partitions}
-    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     runtime = context.broker.transactions
     try:
         if transaction.verify_only:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import known_errors_only
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import CLASSIC, EPOCH_PER_TRANSACTION
-from ottla.model import ACLOperation
+from ottla.model import ACLOperation, ProducerIdAndEpoch
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.security.acl import ResourceType
 
@@ -20,7 +19,7 @@ BUMPS_SINCE = 5
 
 async def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     context.require(ACLOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     version = EPOCH_PER_TRANSACTION if context.version >= BUMPS_SINCE else CLASSIC
     with known_errors_only(context.version):
         following = await context.broker.transactions.end(

@@ -51,7 +51,6 @@ from ottla.protocol.messages.fetch import (
 from ottla.protocol.wire import RecordData
 from ottla.records import any_magic
 from ottla.records.batch import MAGIC
-from ottla.records.conversion import down_converted
 from ottla.replication.leader_replica import FollowerFetch
 from ottla.replication.partition import Partition
 from ottla.security.acl import ResourceType
@@ -445,7 +444,7 @@ class Fetch:
             )
             while self._version < BATCHES_SINCE and data:
                 *_, (last, _, _) = any_magic.split(data)
-                data = memoryview(down_converted(bytes(data), self._format, offset))
+                data = memoryview(self._down_converted(bytes(data), offset))
                 if data:
                     break
                 offset = last.next_offset  # the batches had only transaction markers
@@ -535,6 +534,11 @@ class Fetch:
         """The newest message format that clients of this version can read."""
         return MAGIC if self._version >= BATCHES_SINCE else 1 if self._version >= FORMAT_1_SINCE else 0
 
+    def _down_converted(self, batches: bytes, offset: int) -> bytes:
+        from ottla.records.conversion import down_converted  # only old clients need it
+
+        return down_converted(batches, self._format, offset)
+
     def _in_old_format(
         self, partition: Partition, data: FileSlice, offset: int, size: int, *, committed: bool
     ) -> memoryview:
@@ -546,7 +550,7 @@ class Fetch:
             with data:
                 content = data.read()
             began = time.perf_counter()
-            converted = down_converted(content, self._format, offset)
+            converted = self._down_converted(content, offset)
             partition.topic_stats.fetch_conversions += 1
             topic_stats = self._broker.partitions.topic_stats
             topic_stats.fetch_conversion_times.record(time.perf_counter() - began)

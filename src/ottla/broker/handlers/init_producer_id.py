@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import known_errors_only
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import ConcurrentTransactionsError, InvalidRequestError
-from ottla.model import ACLOperation
+from ottla.model import ACLOperation, ProducerIdAndEpoch
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.security.acl import ResourceType
@@ -61,7 +60,11 @@ def _authorize(request: InitProducerIdRequest, context: RequestContext) -> None:
         raise context.deny(ACLOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 
 
-def _expected(request: InitProducerIdRequest) -> Producer | None:
+def _expected(request: InitProducerIdRequest) -> ProducerIdAndEpoch | None:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise InvalidRequestError("producer id and epoch must be sent together")
-    return None if request.producer_id == NO_PRODUCER_ID else Producer(request.producer_id, request.producer_epoch)
+    return (
+        None
+        if request.producer_id == NO_PRODUCER_ID
+        else ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    )

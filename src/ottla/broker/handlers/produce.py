@@ -24,8 +24,7 @@ from ottla import errors
 from ottla.broker import leader_discovery, transaction_verification
 from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import ClientCapabilities, TransactionalWriter, VerificationResult
-from ottla.coordinator.runtime.coordinator_log import Producer
-from ottla.model import INTERNAL_TOPICS, ACLOperation, TopicPartition
+from ottla.model import INTERNAL_TOPICS, ACLOperation, ProducerIdAndEpoch, TopicPartition
 from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -53,7 +52,6 @@ from ottla.records.batch import (
     read_header,
 )
 from ottla.records.compression import NONE, ZSTD
-from ottla.records.legacy_message_set import magic_of, to_batches
 from ottla.replication.partition import ALL_REPLICAS, Partition
 from ottla.replication.partitions import wait_all
 from ottla.security.acl import ResourceType
@@ -201,7 +199,7 @@ def _has_transactional(records: RecordData | None) -> bool:
     position = 0
     while position + HEADER_BYTES <= len(records):
         batch = records[position:]
-        if magic_of(batch) == MAGIC and _is_transactional(batch):
+        if batch[MAGIC_POSITION] == MAGIC and _is_transactional(batch):
             return True
         position += LOG_OVERHEAD + max(0, int.from_bytes(batch[8:LOG_OVERHEAD], "big", signed=True))
     return False
@@ -214,9 +212,9 @@ async def _join_and_append(request: ProduceRequest, context: RequestContext) -> 
 
 async def _join(request: ProduceRequest, context: RequestContext) -> VerificationResult:
     """Add the partitions of transactional batches to the transaction, or verify that they are in it."""
-    written: dict[Producer, dict[TopicPartition, int]] = {}
+    written: dict[ProducerIdAndEpoch, dict[TopicPartition, int]] = {}
     for tp, header in _transactional(request, context):
-        producer = Producer(header.producer_id, header.producer_epoch)
+        producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
         written.setdefault(producer, {})[tp] = header.base_sequence
     admission = VerificationResult()
     for producer, sequences in written.items():
@@ -441,7 +439,7 @@ def _rejected(
 
 def _header(records: RecordData | None) -> BatchHeader | None:
     """Return the header of a batch of format 2; None for older formats, and for incomplete or corrupt batches."""
-    if records is None or len(records) < HEADER_BYTES or magic_of(records) != MAGIC:
+    if records is None or len(records) < HEADER_BYTES or records[MAGIC_POSITION] != MAGIC:
         return None
     try:
         return read_header(records)
@@ -485,6 +483,8 @@ def _checked(
         raise errors.InvalidTopicError(f"topic {name} is internal, clients cannot write to it")
     records = data.records if data.records is not None else memoryview(b"")
     if context.version < BATCHES_SINCE and len(records) > MAGIC_POSITION and records[MAGIC_POSITION] != MAGIC:
+        from ottla.records.legacy_message_set import to_batches  # only old clients need it
+
         began = time.perf_counter()
         records = memoryview(to_batches(records, OLD_FORMAT_FACTOR * partition.log.config.max_message_bytes))
         partition.topic_stats.produce_conversions += 1
@@ -578,7 +578,9 @@ def _check_transaction(
     header = read_header(records)
     if partition.log.producers.duplicate_of(header) is not None:
         return  # a duplicate: the response has the offset of the first append
-    writer = TransactionalWriter(request.transactional_id, Producer(header.producer_id, header.producer_epoch))
+    writer = TransactionalWriter(
+        request.transactional_id, ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
+    )
     transaction_verification.ensure_verified(
         context.broker, writer, partition, _rules(context), header.base_sequence, admission
     )

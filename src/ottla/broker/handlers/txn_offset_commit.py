@@ -16,9 +16,8 @@ from ottla.broker.request_context import RequestContext
 from ottla.broker.transaction_verification import ClientCapabilities, TransactionalWriter, VerificationResult
 from ottla.coordinator.group.classic.records import CommittedOffset, offset_record
 from ottla.coordinator.group.common.group import Committer
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.runtime.result import CoordinatorRecord
-from ottla.model import ACLOperation, TopicPartition
+from ottla.model import ACLOperation, ProducerIdAndEpoch, TopicPartition
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -61,7 +60,9 @@ async def _commit(
         raise errors.InvalidGroupIdError
     runtime.check(request.group_id)
     offsets = runtime.partition_of(request.group_id)
-    writer = TransactionalWriter(request.transactional_id, Producer(request.producer_id, request.producer_epoch))
+    writer = TransactionalWriter(
+        request.transactional_id, ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    )
     rules = ClientCapabilities(
         joins=context.version >= JOINS_SINCE,
         abortable=context.version >= ABORTABLE_SINCE,

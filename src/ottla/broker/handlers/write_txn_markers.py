@@ -12,11 +12,10 @@ from __future__ import annotations
 import asyncio
 
 from ottla.broker.request_context import RequestContext
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction_markers import Results, TransactionEnd
 from ottla.errors import InvalidProducerEpochError, InvalidTxnStateError, KafkaError, code_of
 from ottla.logs import listed
-from ottla.model import ACLOperation, TopicPartition
+from ottla.model import ACLOperation, ProducerIdAndEpoch, TopicPartition
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -40,7 +39,7 @@ async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Wr
 async def _write(
     marker: WritableTxnMarker, authorization_error: KafkaError | None, context: RequestContext
 ) -> WritableTxnMarkerResult:
-    producer = Producer(marker.producer_id, marker.producer_epoch)
+    producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
     ending = TransactionEnd(producer, marker.transaction_result, marker.coordinator_epoch, marker.transaction_version)
     partitions = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
     results: Results = {}

@@ -24,12 +24,12 @@ from ottla.coordinator.group.group_stats import GroupStats
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.pending_offsets import OffsetKey, OpenTransaction
 from ottla.coordinator.group.streams.internal_topics import StreamsInternalTopics
-from ottla.coordinator.runtime.coordinator_log import Producer, to_client_error, wait_committed
+from ottla.coordinator.runtime.coordinator_log import to_client_error, wait_committed
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
-from ottla.model import CONSUMER_OFFSETS, TopicPartition
+from ottla.model import CONSUMER_OFFSETS, ProducerIdAndEpoch, TopicPartition
 from ottla.protocol.message import Response
 from ottla.records.batch import BatchHeader
 from ottla.records.decoder import records as records_of
@@ -152,7 +152,9 @@ class GroupRuntime(CoordinatorRuntime):
         if committed is not None:
             await wait_committed(committed, self._append_seconds)
 
-    async def append_pending(self, group_id: str, new: Sequence[CoordinatorRecord], producer: Producer) -> None:
+    async def append_pending(
+        self, group_id: str, new: Sequence[CoordinatorRecord], producer: ProducerIdAndEpoch
+    ) -> None:
         """Append offsets of the producer's open transaction, and return when they are replicated.
 
         Raises the errors of `append`.

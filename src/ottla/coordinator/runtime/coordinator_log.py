@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ottla import errors
 from ottla.clock import Clock
@@ -17,20 +16,13 @@ from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage
 from ottla.coordinator.runtime.loader import CoordinatorShards, Shards
 from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.futures import shielded
-from ottla.model import TopicPartition
+from ottla.model import ProducerIdAndEpoch, TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.records.decoder import records as records_of
 from ottla.replication.partition import Partition
 
 log = logging.getLogger("ottla.coordinator")
-
-
-class Producer(NamedTuple):
-    """A producer id and epoch."""
-
-    id: int
-    epoch: int
 
 
 def partition_of(key: str, partitions: int) -> int:
@@ -83,7 +75,7 @@ class CoordinatorLog:
         return self.shards.partition(self.index(key))
 
     def append(
-        self, key: str, records: Sequence[CoordinatorRecord], producer: Producer | None = None
+        self, key: str, records: Sequence[CoordinatorRecord], producer: ProducerIdAndEpoch | None = None
     ) -> asyncio.Future[None] | None:
         """Append records as one batch to the key's partition. With `producer`, the batch belongs to its transaction.
 
@@ -156,7 +148,7 @@ async def wait_committed(committed: asyncio.Future[None], seconds: float | None 
         raise to_client_error(error) from error
 
 
-def _batch(records: Sequence[CoordinatorRecord], now_ms: int, producer: Producer | None) -> memoryview:
+def _batch(records: Sequence[CoordinatorRecord], now_ms: int, producer: ProducerIdAndEpoch | None) -> memoryview:
     size = sum(record_size_upper_bound(len(r.key), len(r.value or b"")) for r in records)
     builder = BatchBuilder(bytearray(size))
     for record in records:

@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 
 from ottla.cluster.interbroker.client import RequestSender
 from ottla.cluster.interbroker.request_batcher import RequestBatcher
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.errors import KafkaError, UnknownServerError, for_code
-from ottla.model import TopicPartition
+from ottla.model import ProducerIdAndEpoch, TopicPartition
 from ottla.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -34,7 +33,7 @@ class PartitionsToAdd(NamedTuple):
     """Partitions to add to a producer's transaction, or only to verify."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     partitions: Sequence[TopicPartition]
     verify_only: bool
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Collection
 from ottla import errors
 from ottla.backoff import ExponentialBackoff
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
-from ottla.coordinator.runtime.coordinator_log import Producer, wait_committed
+from ottla.coordinator.runtime.coordinator_log import wait_committed
 from ottla.coordinator.transaction.transaction import Transaction
 from ottla.coordinator.transaction.transaction_markers import Markers, TransactionEnd
-from ottla.model import TopicPartition
+from ottla.model import ProducerIdAndEpoch, TopicPartition
 from ottla.replication.partition import Partition
 
 log = logging.getLogger("ottla.coordinator")
@@ -134,7 +134,7 @@ class TransactionCompleter:
 
         Raises TransactionCoordinatorFencedError if another broker coordinates the transaction.
         """
-        producer = Producer(prepared.producer_id, prepared.producer_epoch)
+        producer = ProducerIdAndEpoch(prepared.producer_id, prepared.producer_epoch)
         ending = TransactionEnd(producer, prepared.committing, coordinator_epoch, prepared.version)
         unmarked = []
         for tp, error in (await self._markers.write(ending, partitions)).items():

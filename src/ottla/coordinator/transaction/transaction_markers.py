@@ -12,10 +12,9 @@ from typing import NamedTuple, Protocol
 
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION
 from ottla.errors import KafkaError, UnknownServerError
-from ottla.model import CONSUMER_OFFSETS, TopicPartition
+from ottla.model import CONSUMER_OFFSETS, ProducerIdAndEpoch, TopicPartition
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
 from ottla.replication.partitions import Partitions
 from ottla.storage.producer_state import ABORT, COMMIT, marker_record
@@ -31,7 +30,7 @@ aborted).
 class TransactionEnd(NamedTuple):
     """The outcome of a producer's transaction. `commit`: False to abort. `version`: the transaction version."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     commit: bool
     coordinator_epoch: int
     version: int

@@ -16,7 +16,7 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.image.features import TRANSACTION_VERSION
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.runtime.coordinator_log import Producer, to_client_error, wait_committed
+from ottla.coordinator.runtime.coordinator_log import to_client_error, wait_committed
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.transaction import transaction_records as records
@@ -31,7 +31,7 @@ from ottla.coordinator.transaction.transaction import (
 from ottla.coordinator.transaction.transaction_completion import TransactionCompleter
 from ottla.coordinator.transaction.transaction_markers import Markers
 from ottla.logs import listed
-from ottla.model import TRANSACTION_STATE, TopicPartition
+from ottla.model import TRANSACTION_STATE, ProducerIdAndEpoch, TopicPartition
 
 log = logging.getLogger("ottla.coordinator")
 
@@ -118,11 +118,11 @@ class TransactionRuntime(CoordinatorRuntime):
         self,
         transactional_id: str,
         timeout_ms: int,
-        expected: Producer | None,
+        expected: ProducerIdAndEpoch | None,
         *,
         two_phase: bool = False,
         keep_prepared: bool = False,
-    ) -> Producer:
+    ) -> ProducerIdAndEpoch:
         """Handle InitProducerId: return the producer id and epoch for the producer to use.
 
         Producers with older epochs are fenced. Raises ConcurrentTransactionsError while an earlier transaction is being
@@ -138,7 +138,7 @@ class TransactionRuntime(CoordinatorRuntime):
         if after.state is TransactionState.PREPARE_ABORT:
             # The open transaction is being aborted; the producer retries until that is done.
             raise errors.ConcurrentTransactionsError
-        return Producer(after.producer_id, after.producer_epoch)
+        return ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
 
     def _timeout(self, timeout_ms: int, two_phase: bool, keep_prepared: bool) -> int:
         if two_phase and not self._config.transaction_two_phase_commit_enable:
@@ -152,7 +152,11 @@ class TransactionRuntime(CoordinatorRuntime):
         return timeout_ms
 
     async def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition], version: int = CLASSIC
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        version: int = CLASSIC,
     ) -> None:
         """Add partitions to the producer's transaction. The first ones start the transaction.
 
@@ -169,7 +173,7 @@ class TransactionRuntime(CoordinatorRuntime):
         await self.completer.wait(transactional_id, timeout_ms / 1000)
 
     def missing(
-        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> frozenset[TopicPartition]:
         """Return the partitions that are not in the producer's open transaction.
 
@@ -178,7 +182,9 @@ class TransactionRuntime(CoordinatorRuntime):
         _check_id(transactional_id)
         return transactions.missing(self.get(transactional_id), producer, partitions)
 
-    async def end(self, transactional_id: str, producer: Producer, commit: bool, version: int = CLASSIC) -> Producer:
+    async def end(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, commit: bool, version: int = CLASSIC
+    ) -> ProducerIdAndEpoch:
         """Commit or abort a transaction.
 
         Return the producer id and epoch for the next one, once the outcome is committed to the log. Raises the errors

@@ -11,7 +11,6 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from ottla import errors
-from ottla.coordinator.runtime.coordinator_log import Producer
 from ottla.coordinator.transaction.transaction import (
     CLASSIC,
     COMPLETED,
@@ -23,7 +22,7 @@ from ottla.coordinator.transaction.transaction import (
     Transaction,
     TransactionState,
 )
-from ottla.model import TopicPartition
+from ottla.model import ProducerIdAndEpoch, TopicPartition
 from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 RESULTS = {TransactionState.COMPLETE_COMMIT: True, TransactionState.COMPLETE_ABORT: False}
@@ -42,7 +41,7 @@ class InitProducerIdRequestData(NamedTuple):
 
     transactional_id: str
     timeout_ms: int
-    expected: Producer | None = None
+    expected: ProducerIdAndEpoch | None = None
 
 
 def init_producer(
@@ -78,7 +77,7 @@ def init_producer(
     )
 
 
-def _owns_producer_id(expected: Producer, current: Transaction) -> bool:
+def _owns_producer_id(expected: ProducerIdAndEpoch, current: Transaction) -> bool:
     """Return whether the expected producer id belongs to the transactional id: it is the current one, or the previous
     one with an exhausted epoch. Any id is accepted if the transactional id is new.
     """
@@ -87,7 +86,7 @@ def _owns_producer_id(expected: Producer, current: Transaction) -> bool:
     return expected.id == current.previous_producer_id and expected.epoch >= MAX_EPOCH
 
 
-def _is_repeated(expected: Producer, current: Transaction) -> bool:
+def _is_repeated(expected: ProducerIdAndEpoch, current: Transaction) -> bool:
     """Return whether the producer repeats its last InitProducerId request.
 
     Raises ProducerFencedError if its epoch is neither the current one nor the one before its last request.
@@ -112,7 +111,11 @@ def fence(current: Transaction, now_ms: int, version: int) -> Transaction:
 
 
 def add_partitions(
-    current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition], now_ms: int, version: int
+    current: Transaction | None,
+    producer: ProducerIdAndEpoch,
+    partitions: Collection[TopicPartition],
+    now_ms: int,
+    version: int,
 ) -> Transaction:
     """Add partitions to a transaction (AddPartitionsToTxn). They get a marker when it ends.
 
@@ -131,7 +134,7 @@ def add_partitions(
 
 
 def missing(
-    current: Transaction | None, producer: Producer, partitions: Collection[TopicPartition]
+    current: Transaction | None, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
 ) -> frozenset[TopicPartition]:
     """Return the partitions that are not in the producer's open transaction.
 
@@ -140,7 +143,7 @@ def missing(
     return frozenset(partitions) - _owned_transaction(current, producer).partitions
 
 
-def _owned_transaction(current: Transaction | None, producer: Producer) -> Transaction:
+def _owned_transaction(current: Transaction | None, producer: ProducerIdAndEpoch) -> Transaction:
     """Return the transaction. Raises an error if it has another producer id or epoch, or is being completed."""
     if current is None:
         raise errors.InvalidProducerIdMappingError
@@ -155,7 +158,7 @@ def _owned_transaction(current: Transaction | None, producer: Producer) -> Trans
     return current
 
 
-def end(current: Transaction | None, producer: Producer, commit: bool, now_ms: int) -> Transaction:
+def end(current: Transaction | None, producer: ProducerIdAndEpoch, commit: bool, now_ms: int) -> Transaction:
     """End a transaction without bumping the epoch (EndTxn with transaction.version 0 or 1).
 
     A repeated request changes nothing.
@@ -174,7 +177,7 @@ def end(current: Transaction | None, producer: Producer, commit: bool, now_ms: i
 
 
 def end_and_bump(
-    current: Transaction | None, producer: Producer, commit: bool, now_ms: int, new_id: int | None
+    current: Transaction | None, producer: ProducerIdAndEpoch, commit: bool, now_ms: int, new_id: int | None
 ) -> Transaction:
     """End a transaction and bump the epoch, or switch to a new producer id if the epochs are exhausted (EndTxn with
     transaction.version 2, KIP-890).
@@ -232,11 +235,11 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
     return current.transition_to(COMPLETED[current.state], **changes)
 
 
-def next_producer(prepared: Transaction) -> Producer:
+def next_producer(prepared: Transaction) -> ProducerIdAndEpoch:
     """Return the producer id and epoch that the producer has to use after this transaction."""
     if prepared.next_producer_id != NO_PRODUCER_ID:
-        return Producer(prepared.next_producer_id, 0)
-    return Producer(prepared.producer_id, prepared.producer_epoch)
+        return ProducerIdAndEpoch(prepared.next_producer_id, 0)
+    return ProducerIdAndEpoch(prepared.producer_id, prepared.producer_epoch)
 
 
 def is_timed_out(current: Transaction, now_ms: int) -> bool:
