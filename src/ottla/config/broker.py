@@ -314,8 +314,7 @@ class BrokerConfig(
     delegation_token_expiry_check_interval_ms = Option(
         3_600_000,
         integer(1),
-        "Interval in milliseconds at which the broker removes expired delegation tokens; values above a day mean a "
-        "day.",
+        "Interval in milliseconds at which the broker removes expired delegation tokens.",
     )
     connections_max_reauth_ms = Option(
         0,
@@ -731,7 +730,7 @@ class BrokerConfig(
         300000,
         integer(1),
         "Interval in milliseconds at which the broker checks whether segments are due for deletion by the retention "
-        "configs; values above a day mean a day.",
+        "configs.",
     )
     log_cleanup_policy = Option[tuple[str, ...]](
         ("delete",),
@@ -821,8 +820,8 @@ class BrokerConfig(
     log_flush_scheduler_interval_ms = Option(
         MAX_LONG,
         integer(1),
-        "Interval in milliseconds at which the broker checks whether flushes are due by log.flush.interval.ms; values "
-        "above a day, as by default, mean a day.",
+        "Interval in milliseconds at which the broker checks whether flushes are due by log.flush.interval.ms; by "
+        "default, it never does.",
     )
     log_flush_offset_checkpoint_interval_ms = Option(
         60000,
@@ -840,7 +839,7 @@ class BrokerConfig(
         5000,
         integer(1),
         "Interval in milliseconds at which high watermarks, recovery points and log start offsets are written to "
-        "checkpoint files; values above a day mean a day.",
+        "checkpoint files.",
     )
     log_message_timestamp_type = Option(
         "CreateTime",
