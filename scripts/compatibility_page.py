@@ -1,6 +1,6 @@
 """Writes docs/compatibility.md: the clients that were tested with Ottla's broker, from the results of the tests.
 
-    make test ARGS=tests/interop && make docs
+    make test ARGS=tests/interop && python -m scripts.compatibility_page
 
 A test that passes records what its client checked (`.cache/compatibility.json`). Earlier results of a client that is
 not on this machine remain.
@@ -11,16 +11,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from scripts.maven import CACHE
 
 NOTES = CACHE / "compatibility.json"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
 HEAD = """# Compatibility
 
 What each client, unchanged, was seen to do against an Ottla broker. The tests in `tests/interop` and
 `tests/spark/connector` write this page: every entry was checked by the client's own program, not by ours. Run them,
-then `make docs` to regenerate it.
+then `python -m scripts.compatibility_page` to regenerate it.
 """
 
 
@@ -72,3 +74,12 @@ def _order(version: str) -> list[int]:
 
 def _unique(checked: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(text.replace("|", "\\|") for text in checked))
+
+
+def main() -> None:
+    """Rewrite the page with the results of the last tests."""
+    PAGE.write_text(page(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

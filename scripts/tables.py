@@ -32,7 +32,6 @@ from ottla.legacy.producer.producer_config import ProducerConfig as LegacyProduc
 from ottla.metrics.metrics import Metrics
 from ottla.net.client import channel_metrics
 from ottla.spark.monitoring.metrics import QUERY_METRICS
-from scripts import compatibility_page
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -185,8 +184,6 @@ def renewed(page: str) -> str:
 
 def main() -> int:
     """Rewrite the pages that changed."""
-    compatibility = DOCS / "compatibility.md"
-    compatibility.write_text(compatibility_page.page(compatibility.read_text()))
     for path in sorted(DOCS.glob("*.md")):
         old = path.read_text()
         new = renewed(old)

@@ -420,8 +420,7 @@ class SchemaRegistry:
 
     async def set_config(self, subject: str | None, config: Mapping[str, Any] | None) -> dict[str, Any]:
         """Update a subject's config, or the global one (`subject=None`). `config=None` deletes it, and a value of None
-        deletes a setting. Return the new config. If none or no setting is left, return the previous config, or else the
-        default.
+        deletes a setting. Return the new config; if it was deleted, return the previous one, or else the default.
         """
 
         async def decide() -> tuple[dict[str, Any], list[Record]]:
@@ -432,7 +431,8 @@ class SchemaRegistry:
             merged = {**(old or {}), **(config or {})}
             new = None if config is None else {name: value for name, value in merged.items() if value is not None}
             value = None if new is None else records.dumps(new)
-            return new or old or {"compatibilityLevel": "BACKWARD"}, [(records.config_key(subject), value)]
+            answer = new if new is not None else old or {"compatibilityLevel": "BACKWARD"}
+            return answer, [(records.config_key(subject), value)]
 
         return await self._change(decide)
 

@@ -36,14 +36,14 @@ class Maintenance:
     def run(self) -> None:
         """Merge small files (unless ottla.table.compact.files is 0), and at most once every `EXPIRY_MS` delete old
         snapshots (unless ottla.table.retention.ms is negative). If another writer commits meanwhile, leave the work to
-        a later run.
+        the next run.
         """
         try:
             if self._count:
                 self._compact(self._table.load())
             if self._retention_ms >= 0 and self._clock_ms() >= self._expired_ms + EXPIRY_MS:
-                self._expired_ms = self._clock_ms()
                 self._table.expire(self._clock_ms() - self._retention_ms)
+                self._expired_ms = self._clock_ms()
         except CommitConflictError as error:
             log.info(
                 "Topic %s: maintenance of its table waits for the next flush; another writer has committed: %s",

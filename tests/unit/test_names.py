@@ -26,7 +26,9 @@ def test_directory_name_of_an_invalid_partition_is_rejected(partition: int) -> N
         directory_name(TopicPartition("t", partition))
 
 
-@pytest.mark.parametrize("name", ["t", "t-", "-0", "..-0", "t-²", "t-٣", "t-00000000000", "t-2147483647", "a b-0"])
+@pytest.mark.parametrize(
+    "name", ["t", "t-", "-0", "..-0", "t-²", "t-٣", "t-00000000000", "t-007", "t-00", "t-2147483647", "a b-0"]
+)
 def test_directory_with_another_name_is_not_a_log(name: str, tmp_path: Path) -> None:
     assert parse_directory_name(name) is None
     (tmp_path / name).mkdir()

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.config.remote_log import without_rlmm_prefix
 from ottla.errors import ConfigurationError, StartupError
 
 COUNT: Final = "ottla.brokers"
@@ -32,7 +33,12 @@ OWN_PREFIX: Final = "ottla.broker."
 METADATA: Final = "metadata"
 STORE_FILE: Final = "registry.sqlite"
 MOST_REPLICAS: Final = 3
-INTERNAL_TOPICS: Final = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+INTERNAL_TOPICS: Final = (
+    "offsets.topic",
+    "transaction.state.log",
+    "share.coordinator.state.topic",
+    "remote.log.metadata.topic",
+)
 MOST_BROKERS: Final = 256
 
 
@@ -50,7 +56,7 @@ def node_configs(configs: Mapping[str, Any], count: int) -> list[dict[str, Any]]
     Raises ConfigurationError for invalid configs and for ports that would be used twice, and StartupError if a log
     directory has the data of a single broker.
     """
-    common = {name: value for name, value in configs.items() if not name.startswith(OWN_PREFIX)}
+    common = without_rlmm_prefix({k: v for k, v in configs.items() if not k.startswith(OWN_PREFIX)})
     base = BrokerConfig.from_kafka(common)
     brokers = [_configs(common, base, count, index) | _own(configs, base, index) for index in range(count)]
     _check_own(configs, base, count)
@@ -110,7 +116,7 @@ def _shifted(endpoints: Iterable[Endpoint], by: int, config: str = "listeners") 
 
 def _own(configs: Mapping[str, Any], base: BrokerConfig, index: int) -> dict[str, Any]:
     prefix = f"{OWN_PREFIX}{max(base.id, 0) + index}."
-    return {name.removeprefix(prefix): value for name, value in configs.items() if name.startswith(prefix)}
+    return without_rlmm_prefix({k.removeprefix(prefix): v for k, v in configs.items() if k.startswith(prefix)})
 
 
 def _check_own(configs: Mapping[str, Any], base: BrokerConfig, count: int) -> None:

@@ -280,8 +280,7 @@ class BackgroundTasks:
                     log.exception("Compaction in log directory %s failed; the next run tries again", log_dir.path)
 
     async def _periodically(self, interval_ms: int, job: Callable[[], Awaitable[None] | None]) -> None:
-        # asyncio cannot sleep for Long.MAX_VALUE, Kafka's "never"
-        seconds = min(interval_ms / 1000, 86_400.0)
+        seconds = interval_ms / 1000
         while True:
             await asyncio.sleep(seconds)
             try:

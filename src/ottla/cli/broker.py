@@ -219,8 +219,15 @@ async def _serve(node: BrokerNode, started: float, parent: Parent | None) -> int
     return int(failed)
 
 
+LISTENERS_HINT = "--override listeners=PLAINTEXT://127.0.0.1:PORT"
+LOG_DIRS_HINT = "--override log.dirs=DIRECTORY"
+
 COMMAND = Command(
     run=run,
+    hints={
+        **dict.fromkeys(("--port", "--host", "--listeners"), LISTENERS_HINT),
+        **dict.fromkeys(("--data", "--log-dirs"), LOG_DIRS_HINT),
+    },
     options=(
         Option(
             "properties server.properties",

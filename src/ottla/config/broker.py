@@ -314,8 +314,7 @@ class BrokerConfig(
     delegation_token_expiry_check_interval_ms = Option(
         3_600_000,
         integer(1),
-        "Interval in milliseconds at which the broker removes expired delegation tokens; values above a day mean a "
-        "day.",
+        "Interval in milliseconds at which the broker removes expired delegation tokens.",
     )
     connections_max_reauth_ms = Option(
         0,
@@ -731,7 +730,7 @@ class BrokerConfig(
         300000,
         integer(1),
         "Interval in milliseconds at which the broker checks whether segments are due for deletion by the retention "
-        "configs; values above a day mean a day.",
+        "configs.",
     )
     log_cleanup_policy = Option[tuple[str, ...]](
         ("delete",),
@@ -821,8 +820,8 @@ class BrokerConfig(
     log_flush_scheduler_interval_ms = Option(
         MAX_LONG,
         integer(1),
-        "Interval in milliseconds at which the broker checks whether flushes are due by log.flush.interval.ms; values "
-        "above a day, as by default, mean a day.",
+        "Interval in milliseconds at which the broker checks whether flushes are due by log.flush.interval.ms; by "
+        "default, it never does.",
     )
     log_flush_offset_checkpoint_interval_ms = Option(
         60000,
@@ -840,7 +839,7 @@ class BrokerConfig(
         5000,
         integer(1),
         "Interval in milliseconds at which high watermarks, recovery points and log start offsets are written to "
-        "checkpoint files; values above a day mean a day.",
+        "checkpoint files.",
     )
     log_message_timestamp_type = Option(
         "CreateTime",
@@ -1083,12 +1082,14 @@ class BrokerConfig(
     group_share_min_session_timeout_ms = Option(
         45000,
         integer(1),
-        "Minimum value in milliseconds that a group can set for share.session.timeout.ms; a lower one is rejected.",
+        "Minimum value in milliseconds that a group can set for share.session.timeout.ms; a lower one is rejected. It "
+        "is also the minimum of group.share.session.timeout.ms.",
     )
     group_share_max_session_timeout_ms = Option(
         60000,
         integer(1),
-        "Maximum value in milliseconds that a group can set for share.session.timeout.ms; a higher one is rejected.",
+        "Maximum value in milliseconds that a group can set for share.session.timeout.ms; a higher one is rejected. It"
+        " is also the maximum of group.share.session.timeout.ms.",
     )
     group_share_heartbeat_interval_ms = Option(
         5000,
@@ -1099,12 +1100,14 @@ class BrokerConfig(
     group_share_min_heartbeat_interval_ms = Option(
         5000,
         integer(1),
-        "Minimum value in milliseconds that a group can set for share.heartbeat.interval.ms; a lower one is rejected.",
+        "Minimum value in milliseconds that a group can set for share.heartbeat.interval.ms; a lower one is rejected. "
+        "It is also the minimum of group.share.heartbeat.interval.ms.",
     )
     group_share_max_heartbeat_interval_ms = Option(
         15000,
         integer(1),
-        "Maximum value in milliseconds that a group can set for share.heartbeat.interval.ms; a higher one is rejected.",
+        "Maximum value in milliseconds that a group can set for share.heartbeat.interval.ms; a higher one is rejected."
+        " It is also the maximum of group.share.heartbeat.interval.ms.",
     )
     group_share_max_size = Option(
         200,
@@ -1122,13 +1125,13 @@ class BrokerConfig(
         15000,
         integer(1000, 30000),
         "Minimum value in milliseconds that a group can set for share.record.lock.duration.ms; a lower one is "
-        "rejected.",
+        "rejected. It is also the minimum of group.share.record.lock.duration.ms.",
     )
     group_share_max_record_lock_duration_ms = Option(
         60000,
         integer(30000, 3600000),
         "Maximum value in milliseconds that a group can set for share.record.lock.duration.ms; a higher one is "
-        "rejected.",
+        "rejected. It is also the maximum of group.share.record.lock.duration.ms.",
     )
     group_share_delivery_count_limit = Option(
         5,
@@ -1199,12 +1202,14 @@ class BrokerConfig(
     group_streams_min_session_timeout_ms = Option(
         45000,
         integer(1),
-        "Minimum value in milliseconds that a group can set for streams.session.timeout.ms; a lower one is rejected.",
+        "Minimum value in milliseconds that a group can set for streams.session.timeout.ms; a lower one is rejected. "
+        "It is also the minimum of group.streams.session.timeout.ms.",
     )
     group_streams_max_session_timeout_ms = Option(
         60000,
         integer(1),
-        "Maximum value in milliseconds that a group can set for streams.session.timeout.ms; a higher one is rejected.",
+        "Maximum value in milliseconds that a group can set for streams.session.timeout.ms; a higher one is rejected. "
+        "It is also the maximum of group.streams.session.timeout.ms.",
     )
     group_streams_heartbeat_interval_ms = Option(
         5000,
@@ -1216,13 +1221,13 @@ class BrokerConfig(
         5000,
         integer(1),
         "Minimum value in milliseconds that a group can set for streams.heartbeat.interval.ms; a lower one is "
-        "rejected.",
+        "rejected. It is also the minimum of group.streams.heartbeat.interval.ms.",
     )
     group_streams_max_heartbeat_interval_ms = Option(
         15000,
         integer(1),
         "Maximum value in milliseconds that a group can set for streams.heartbeat.interval.ms; a higher one is "
-        "rejected.",
+        "rejected. It is also the maximum of group.streams.heartbeat.interval.ms.",
     )
     group_streams_max_size = Option(
         MAX_INT,
@@ -1236,7 +1241,10 @@ class BrokerConfig(
         "if there are not enough processes. A group can set streams.num.standby.replicas instead.",
     )
     group_streams_max_standby_replicas = Option(
-        2, integer(0), "Maximum value that a group can set for streams.num.standby.replicas; a higher one is rejected."
+        2,
+        integer(0),
+        "Maximum value that a group can set for streams.num.standby.replicas; a higher one is rejected. It is also the"
+        " maximum of group.streams.num.standby.replicas.",
     )
     group_streams_initial_rebalance_delay_ms = Option(
         3000,
@@ -1502,12 +1510,7 @@ class BrokerConfig(
             raise ConfigurationError(f"cordoned.log.dirs: {', '.join(sorted(missing))} is not in log.dirs")
         self._check_http_listener()
         self._check_inter_broker_listener()
-        self._check_bounds("consumer", "session.timeout.ms")
-        self._check_bounds("consumer", "heartbeat.interval.ms")
-        for kind in ("consumer", "share", "streams"):
-            self._check_bounds(kind, "assignment.interval.ms")
-        self._check_bounds("share", "delivery.count.limit")
-        self._check_bounds("share", "partition.max.record.locks")
+        self._check_group_defaults()
         if not self.group_consumer_assignors:
             raise ConfigurationError("group.consumer.assignors: at least one is needed")
 
@@ -1548,6 +1551,22 @@ class BrokerConfig(
             self.passwords(listener)
         if "OAUTHBEARER" in self.mechanisms(listener):
             self.oauth_of(listener)
+
+    def _check_group_defaults(self) -> None:
+        """Check the defaults of group configs as Kafka's GroupCoordinatorConfig and ShareGroupConfig do."""
+        for kind in ("consumer", "share", "streams"):
+            for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+                self._check_bounds(kind, name)
+            heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+            if self.values[heartbeat] >= self.values[session]:
+                raise ConfigurationError(f"{heartbeat}: it must be less than {session} ({self.values[session]})")
+        for name in ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"):
+            self._check_bounds("share", name)
+        if self.group_streams_num_standby_replicas > self.group_streams_max_standby_replicas:
+            raise ConfigurationError(
+                "group.streams.num.standby.replicas: it must not be greater than group.streams.max.standby.replicas "
+                f"({self.group_streams_max_standby_replicas})"
+            )
 
     def _check_bounds(self, kind: str, name: str) -> None:
         least, most = (self.values[f"group.{kind}.{bound}.{name}"] for bound in ("min", "max"))

@@ -171,13 +171,14 @@ class RemoteLogConfig(
         3,
         integer(1),
         "Replication factor with which the topic __remote_log_metadata is created; on a standalone broker it has one "
-        "replica.",
+        "replica. By default with ottla.brokers and without ZooKeeper: the number of brokers, at most 3.",
     )
     remote_log_metadata_topic_min_isr = Option(
         2,
         integer(1),
         "min.insync.replicas with which the topic __remote_log_metadata is created; if it exceeds the topic's "
-        "replication factor, the latter applies.",
+        "replication factor, the latter applies. By default with ottla.brokers and without ZooKeeper: the number of "
+        "brokers, at most 2.",
     )
     remote_log_metadata_topic_retention_ms = Option(
         -1,

@@ -9,10 +9,13 @@ from typing import Protocol
 
 from ottla import errors
 from ottla.cluster.image.cluster_image import PartitionImage
+from ottla.logs import limit_repeated_errors
 from ottla.model import TopicPartition
 from ottla.replication.isr_state import LeaderState
 
 log = logging.getLogger("ottla.replication")
+failures_log = logging.getLogger("ottla.replication.isr")
+limit_repeated_errors(failures_log)  # while the store is unreachable, every retry fails in the same way
 
 RETRY_SECONDS = 0.05
 """Delay in seconds before an ISR update is repeated because the controller could not apply it, for example because its
@@ -71,6 +74,8 @@ async def submit_until_settled(
             log.info("ISR of %s is not changed to %s, because the partition has changed: %s", tp, isr, error.name)
             return None
         except errors.KafkaError as error:
-            log.warning("Cannot change the ISR of %s to %s; retrying in %g s: %s", tp, isr, RETRY_SECONDS, error)
+            failures_log.warning(
+                "Cannot change the ISR of %s to %s; retrying in %g s: %s", tp, isr, RETRY_SECONDS, error
+            )
             await asyncio.sleep(RETRY_SECONDS)
     return None

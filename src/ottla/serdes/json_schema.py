@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from ottla.errors import ConfigurationError
 from ottla.serdes.framing import HEADER_BYTES, header, required_schema_id
 from ottla.serdes.registry_client import Schema, SchemaRegistryClient
 from ottla.serdes.schema_serde import SchemaIds, SchemaSerializer, SubjectNames, SubjectNameStrategy
+
+MAX_SCHEMAS: Final = 1_000
 
 
 class JsonSchemaSerializer(SchemaSerializer):
@@ -95,20 +98,17 @@ class JsonSchemaDeserializer:
 
 
 class Validators:
-    """Validates values, with a cached validator for each schema."""
+    """Validates values, with a validator for each schema. Those of the MAX_SCHEMAS last used schemas are cached."""
 
     def __init__(self, registry: SchemaRegistryClient) -> None:
         self._registry = registry
-        self._validators: dict[Schema, Any] = {}
+        self._cached_validator = lru_cache(MAX_SCHEMAS)(self._validator)
 
     def validate(self, schema: Schema, value: Any) -> None:
         """Raise ValueError if a value does not match a schema, or SchemaRegistryError if the schema's references cannot
         be fetched.
         """
-        validator = self._validators.get(schema)
-        if validator is None:
-            validator = self._validators[schema] = self._validator(schema)
-        for error in validator.iter_errors(value):
+        for error in self._cached_validator(schema).iter_errors(value):
             path = "/".join(map(str, error.absolute_path))
             raise ValueError(f"the value does not match the schema at /{path}: {error.message:.500}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from ottla.errors import ConfigurationError
@@ -17,6 +18,8 @@ STRATEGIES: Final[Mapping[str, SubjectNameStrategy]] = {
     "TopicRecordNameStrategy": lambda topic, field, name: f"{topic}-{name}",
 }
 """Confluent's strategies, by the names of their Java classes."""
+
+MAX_SUBJECTS: Final = 1_000
 
 
 class SubjectNames:
@@ -44,7 +47,7 @@ class SubjectNames:
 
 
 class SchemaIds:
-    """The schemas and their ids with which a serializer writes, by subject.
+    """The schemas and their ids with which a serializer writes. The last used MAX_SUBJECTS subjects are cached.
 
     Args:
         registry: the client of the schema registry.
@@ -69,15 +72,13 @@ class SchemaIds:
         self.registers: bool = not use_latest_version if auto_register_schemas is None else auto_register_schemas
         self.is_latest = use_latest_version
         self.normalize = normalize_schemas
-        self._writing: dict[str, tuple[int, Schema]] = {}
+        self._cached = lru_cache(MAX_SUBJECTS)(self._resolve)
 
     def writing(self, subject: str, schema: Schema | None) -> tuple[int, Schema]:
         """Return the id and the schema to write with. Raises SchemaRegistryError if a request to the registry fails,
         and ValueError if a schema is necessary but None.
         """
-        if subject not in self._writing:
-            self._writing[subject] = self._resolve(subject, schema)
-        return self._writing[subject]
+        return self._cached(subject, schema)
 
     def _resolve(self, subject: str, schema: Schema | None) -> tuple[int, Schema]:
         if self.is_latest:

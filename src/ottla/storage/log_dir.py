@@ -516,7 +516,7 @@ class LogDir:
             cleaning = CleanerPass(
                 chosen,
                 now_ms,
-                map_bytes=map_bytes or DEDUPE_BUFFER_BYTES,
+                map_bytes=DEDUPE_BUFFER_BYTES if map_bytes is None else map_bytes,
                 throttle=throttle,
                 copy_segments=copy_segments or copier.copy_segments,
             )

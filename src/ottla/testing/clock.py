@@ -22,8 +22,13 @@ class BrokerClock:
     def advance(self, seconds: float | timedelta) -> None:
         """Advance the clock by seconds or a timedelta. Return when the timers that are due have run.
 
-        Raises ConfigurationError for a negative time, or if the broker was created without a clock.
+        Raises ConfigurationError for a negative time or another type, or if the broker was created without a clock.
         """
+        if not isinstance(seconds, int | float | timedelta):
+            raise ConfigurationError(
+                f"ottla_clock: advance({seconds!r}) is not allowed: expected seconds or a datetime.timedelta, such as "
+                "timedelta(hours=1)"
+            )
         value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
         if value < 0:
             raise ConfigurationError(f"ottla_clock: advance({value:g}) is not allowed: a clock does not go back")

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from ottla.broker.apis import SUPPORTED_APIS, ApiEntry, Handler
@@ -77,7 +78,8 @@ class Fault:
         `error`: Kafka's name, such as `"NOT_LEADER_OR_FOLLOWER"`, or a class or instance of `ottla.errors`. Raises
         ConfigurationError for an unknown name, and for an error without a code.
         """
-        made = _error(error)
+        with self._defining():
+            made = _error(error)
         return self._ends(f".fail({made.name!r})", fault_steps.fail(made))
 
     def drop(self) -> Self:
@@ -100,7 +102,9 @@ class Fault:
         """Handle the request, respond with a throttle time of `seconds`, and do not read from the connection for that
         time.
         """
-        return self._ends(f".throttle({seconds:g})", fault_steps.throttle(_positive("throttle", seconds)))
+        with self._defining():
+            step = fault_steps.throttle(_positive("throttle", seconds))
+        return self._ends(f".throttle({seconds:g})", step)
 
     # Steps before the outcome
 
@@ -108,7 +112,9 @@ class Fault:
         """Wait for `seconds`, or until `release` is called, before the request is handled. It is handled even if the
         client has given up meanwhile.
         """
-        return self._then(f".delay({seconds:g})", fault_steps.delay(_positive("delay", seconds), self._gate))
+        with self._defining():
+            step = fault_steps.delay(_positive("delay", seconds), self._gate)
+        return self._then(f".delay({seconds:g})", step)
 
     def hold(self) -> Self:
         """Wait for `release` before the request is handled."""
@@ -124,7 +130,8 @@ class Fault:
         """Move the leader of the request's first partition to the broker `to` (None: another in-sync replica) before
         the request is handled, so that the old leader rejects it. Needs several brokers (`ottla_cluster`).
         """
-        self._faults.require_cluster("move_leader")
+        with self._defining():
+            self._faults.require_cluster("move_leader")
         return self._then(".move_leader()", fault_steps.move_partition(to))
 
     def move_coordinator(self, to: int | None = None) -> Self:
@@ -132,7 +139,8 @@ class Fault:
         replica) before the request is handled, so that the old coordinator rejects it. Needs several brokers
         (`ottla_cluster`).
         """
-        self._faults.require_cluster("move_coordinator")
+        with self._defining():
+            self._faults.require_cluster("move_coordinator")
         return self._then(".move_coordinator()", fault_steps.move_coordinator(to))
 
     def fence_producer(self) -> Self:
@@ -209,16 +217,29 @@ class Fault:
         named = filters["topic"], filters.get("partition")
         return named in request_resources.partitions(request, context)
 
+    @contextmanager
+    def _defining(self) -> Iterator[None]:
+        """Context manager: after an invalid definition, `Faults.check` does not report that the fault matched no
+        request, which would be a second error.
+        """
+        try:
+            yield
+        except ConfigurationError:
+            self.required = False
+            raise
+
     def _then(self, described: str, step: Step) -> Self:
-        if self._outcome is not None:
-            raise ConfigurationError(f"ottla_faults: {described[1:]} comes before the outcome of {self!r}")
+        with self._defining():
+            if self._outcome is not None:
+                raise ConfigurationError(f"ottla_faults: {described[1:]} comes before the outcome of {self!r}")
         self._described += described
         self._steps += (step,)
         return self
 
     def _ends(self, described: str, outcome: Outcome) -> Self:
-        if self._outcome is not None:
-            raise ConfigurationError(f"ottla_faults: {self!r} has an outcome already; define another fault")
+        with self._defining():
+            if self._outcome is not None:
+                raise ConfigurationError(f"ottla_faults: {self!r} has an outcome already; define another fault")
         self._described += described
         self._outcome = outcome
         return self

@@ -18,7 +18,7 @@ from ottla.broker.embedded import Broker
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-OPTIONS = {"group.share.heartbeat.interval.ms": 200}
+OPTIONS = {"group.share.heartbeat.interval.ms": 200, "group.share.min.heartbeat.interval.ms": 200}
 RECORDS = 900
 
 

@@ -98,6 +98,21 @@ class Workload:
         consumer.commit(offsets=offsets, asynchronous=False)
         consumer.close()
 
+    def read_committed(self, consumer: Any, partitions: list[Any]) -> list[Any]:
+        """Return the committed offsets. A node that has just started may not be the group's coordinator yet, which
+        librdkafka handles for commits, but not for `committed`.
+        """
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                committed: list[Any] = consumer.committed(partitions, 30)
+                return committed
+            except self.rdkafka.KafkaException as error:
+                not_coordinator = error.args[0].code() == self.rdkafka.KafkaError.NOT_COORDINATOR
+                if not not_coordinator or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
     def consumer(self, bootstrap: str, group: str) -> Any:
         return self.rdkafka.Consumer(
             {
@@ -114,7 +129,7 @@ class Workload:
         self.transactional(bootstrap, "left-open")  # fences the producer, which aborts the open transaction
         consumer = self.consumer(bootstrap, "steady-group")
         partitions = [self.rdkafka.TopicPartition("t", p) for p in range(3)]
-        committed = {tp.partition: (tp.offset, tp.metadata) for tp in consumer.committed(partitions, 30)}
+        committed = {tp.partition: (tp.offset, tp.metadata) for tp in self.read_committed(consumer, partitions)}
         assert committed == {p: (offset, "noted") for p, offset in self.committed.items()}
         consumer.assign([self.rdkafka.TopicPartition("t", p, 0) for p in range(3)])
         values: list[bytes] = []

@@ -29,7 +29,7 @@ SHARE_GROUPS = "consumer.group.ShareGroupCommand"
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
     """Run a broker with a topic, a share group, a consumer group and a classic group with a static member."""
-    with Broker({"group.share.heartbeat.interval.ms": 200}) as broker:
+    with Broker({f"group.share.{bound}heartbeat.interval.ms": 200 for bound in ("", "min.")}) as broker:
         servers = broker.bootstrap_servers
         with KafkaAdminClient(bootstrap_servers=servers) as admin, KafkaProducer(bootstrap_servers=servers) as producer:
             admin.create_topics([NewTopic("t", 2, 1)])

@@ -105,6 +105,24 @@ def test_principal_of_a_request_is_mapped_from_the_client_certificate(monkeypatc
     assert users == {"ANONYMOUS", "CLIENT"}
 
 
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_connection_with_tls_counts_as_authenticated_once(protocol: str) -> None:
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    sasl = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{login} user_ann="secret";',
+    }
+    options = {**TRUSTING, "security_protocol": protocol}
+    if protocol == "SASL_SSL":
+        options |= {"sasl_mechanism": "PLAIN", "sasl_plain_username": "ann", "sasl_plain_password": "secret"}
+    with Broker({**SSL, **sasl, "listeners": f"{protocol}://localhost:0"}) as broker:
+        with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers, **options) as admin:
+            admin.list_topics()
+        assert broker._node is not None
+        counts = broker._node._listeners[0].counts
+        assert counts.authenticated == counts.accepted >= 1
+
+
 def test_broker_serves_plaintext_and_tls_listeners(tmp_path: Path) -> None:
     with Broker({**SSL, "listeners": "PLAINTEXT://localhost:0,SSL://localhost:0"}, data_dir=tmp_path) as broker:
         assert broker._node is not None

@@ -42,6 +42,16 @@ def test_internal_topics_have_as_many_replicas_as_possible(brokers: int, replica
         assert configs["offsets.topic.replication.factor"] == replicas
         assert configs["transaction.state.log.replication.factor"] == replicas
         assert configs["transaction.state.log.min.isr"] == min_isr
+        assert configs["remote.log.metadata.topic.replication.factor"] == replicas
+
+
+@pytest.mark.parametrize("prefix", ["", "rlmm.config."])
+def test_configured_replication_factor_of_an_internal_topic_is_kept(prefix: str) -> None:
+    name = "remote.log.metadata.topic.replication.factor"
+    own = {f"ottla.broker.1.{prefix}{name}": "3"}
+    first, second = (BrokerConfig.from_kafka(configs) for configs in node_configs({prefix + name: "1", **own}, 2))
+    assert first.remote_log_metadata_topic_replication_factor == 1
+    assert second.remote_log_metadata_topic_replication_factor == 3
 
 
 def test_node_on_zookeeper_is_part_of_a_larger_cluster() -> None:

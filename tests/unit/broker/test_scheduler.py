@@ -7,15 +7,18 @@ import errno
 import logging
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.interop.malformed_batches import V2, record
 from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.config_requests import BROKER, alter
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, values
+from tests.unit.replication import virtual_loop
 
 from ottla import Broker, KafkaAdminClient, NewTopic
+from ottla.broker.scheduler import BackgroundTasks
+from ottla.config.broker import DAY_MS, MAX_LONG
 from ottla.model import TopicPartition
 from ottla.records.decoder import records
 from ottla.storage import checkpoints
@@ -107,6 +110,24 @@ def test_records_older_than_flush_ms_are_fsynced(tmp_path: Path) -> None:
         assert partition.log.recovery_point == 1
 
     with_broker(test, tmp_path)
+
+
+def test_task_with_an_interval_of_more_than_a_day_waits_for_all_of_it() -> None:
+    runs: list[float] = []
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        tasks = cast(BackgroundTasks, None)
+        week = BackgroundTasks._periodically(tasks, 7 * DAY_MS, lambda: runs.append((loop.time() - start) * 1000))
+        never = BackgroundTasks._periodically(tasks, MAX_LONG, lambda: runs.append(-1))
+        started = [asyncio.create_task(week), asyncio.create_task(never)]
+        await asyncio.sleep(15 * DAY_MS / 1000)
+        for task in started:
+            task.cancel()
+
+    virtual_loop.run(test())
+    assert runs == [7 * DAY_MS, 14 * DAY_MS]
 
 
 def forged(*deltas: int) -> memoryview:

@@ -151,7 +151,8 @@ def test_records_are_released_when_their_acquisition_lock_expires(tmp_path: Path
         again = fetch(client, 0, "other", max_wait_ms=15_000)
         assert acquired(await asyncio.wait_for(again, 5)) == [(0, 0, 2)]
 
-    with_broker(test, tmp_path, group_share_record_lock_duration_ms=1000)
+    durations = {f"group_share_{bound}record_lock_duration_ms": 1000 for bound in ("", "min_")}
+    with_broker(test, tmp_path, **durations)
 
 
 def test_group_configs_set_session_heartbeat_and_lock_timeouts(tmp_path: Path) -> None:

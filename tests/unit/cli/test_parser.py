@@ -36,6 +36,7 @@ def test_every_command_prints_its_version_and_has_help(entry: CommandEntry, caps
         (("topics", "--bootstrap-server", "x:1", "--list", "--exclude-int"), "; did you mean --exclude-internal?"),
         (("cluster", "up", "--base-prt", "1"), "--base-prt; did you mean --base-port?"),
         (("cluster", "statuz"), "; did you mean status?"),
+        (("broker", "--port", "9093"), "--port; use --override listeners=PLAINTEXT://127.0.0.1:PORT"),
         (("leader-election", "--nothing-like-it"), "unrecognized arguments: --nothing-like-it"),
     ],
 )

@@ -15,7 +15,8 @@ from ottla.cli.main import main
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker({"group.share.heartbeat.interval.ms": 100, "offsets.topic.num.partitions": 1}) as broker:
+    heartbeats = {"group.share.heartbeat.interval.ms": 100, "group.share.min.heartbeat.interval.ms": 100}
+    with Broker({**heartbeats, "offsets.topic.num.partitions": 1}) as broker:
         yield broker
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,27 @@ def test_reset_of_a_running_application_requires_force(
         assert "is still active and has following members: " in capsys.readouterr().err
         assert reset(ottla_broker, application, "--force") == 0
         assert f"Force deleting all active members in the group: {application}\n" in capsys.readouterr().out
+
+
+def test_offsets_are_reset_to_those_of_a_file(
+    ottla_broker: Broker, ottla_topic: str, application: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text(f"{ottla_topic},0,2\n")
+    assert reset(ottla_broker, application, "--input-topics", ottla_topic, "--from-file", str(file)) == 0
+    assert f"Topic: {ottla_topic} Partition: 0 Offset: 2\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ["", "another,{topic},0,2\n"])
+def test_file_without_offsets_for_the_application_is_an_error(
+    ottla_broker: Broker,
+    ottla_topic: str,
+    application: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    content: str,
+) -> None:
+    file = tmp_path / "offsets.csv"
+    file.write_text(content.format(topic=ottla_topic))
+    assert reset(ottla_broker, application, "--input-topics", ottla_topic, "--from-file", str(file)) == 1
+    assert f"ERROR: --from-file {file}: no offsets for {application}; expected lines" in capsys.readouterr().err

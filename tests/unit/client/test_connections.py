@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.unit.client.scripted import DROP, ScriptedBroker
+from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 from ottla.client.core.connections import Connections
 from ottla.config.client import ClientConfig
@@ -185,6 +185,31 @@ def test_idle_connections_are_closed(broker: ScriptedBroker) -> None:
 
     run(connections, test)
     assert broker.connections == 2
+
+
+@pytest.mark.option("connections.max.idle.ms")
+def test_idle_time_of_zero_checks_connections_at_intervals(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.on(HeartbeatRequest, lambda _: SILENCE)
+    connections = create_connections(broker, connections_max_idle_ms=0)
+    checks: list[None] = []
+    close_idle = connections._close_idle
+
+    def check() -> None:
+        checks.append(None)
+        close_idle()
+
+    monkeypatch.setattr(connections, "_close_idle", check)
+
+    async def test() -> None:
+        pending = asyncio.create_task(connections.send(7, HeartbeatRequest()))
+        await asyncio.sleep(0.35)
+        assert not pending.done(), "the connection was closed before the response"
+        pending.cancel()
+
+    run(connections, test)
+    assert 1 <= len(checks) <= 4
 
 
 def test_closed_client_opens_no_connection(broker: ScriptedBroker) -> None:

@@ -164,9 +164,28 @@ def test_super_users_are_separated_by_semicolons() -> None:
             BrokerConfig({"super.users": value})
 
 
-@pytest.mark.parametrize("name", ["delivery.count.limit", "partition.max.record.locks"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("share.delivery.count.limit", "share.partition.max.record.locks", "share.record.lock.duration.ms"),
+        *("share.session.timeout.ms", "share.heartbeat.interval.ms", "share.assignment.interval.ms"),
+        *("streams.session.timeout.ms", "streams.heartbeat.interval.ms", "streams.assignment.interval.ms"),
+    ],
+)
 def test_default_of_a_group_config_outside_its_bounds_is_rejected(name: str) -> None:
-    value = BrokerConfig.options[f"group.share.{name}"].default
-    bounds = {f"group.share.{name}": value * 2, f"group.share.max.{name}": value}
-    with pytest.raises(ConfigurationError, match=f"group.share.{name}: it must be between"):
-        BrokerConfig(bounds)
+    kind, _, rest = name.partition(".")
+    most = BrokerConfig.options[f"group.{kind}.max.{rest}"].default
+    with pytest.raises(ConfigurationError, match=rf"group\.{name}: it must be between \d+ and {most - 1}"):
+        BrokerConfig({f"group.{name}": most, f"group.{kind}.max.{rest}": most - 1})
+
+
+def test_default_of_standby_replicas_above_its_maximum_is_rejected() -> None:
+    with pytest.raises(ConfigurationError, match=r"num\.standby\.replicas: it must not be greater than .* \(2\)"):
+        BrokerConfig({"group.streams.num.standby.replicas": 3})
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share", "streams"])
+def test_default_session_timeout_of_a_group_not_above_its_heartbeat_interval_is_rejected(kind: str) -> None:
+    configs = {f"group.{kind}.{bound}session.timeout.ms": 5000 for bound in ("", "min.", "max.")}
+    with pytest.raises(ConfigurationError, match=rf"group\.{kind}\.heartbeat\.interval\.ms: it must be less than"):
+        BrokerConfig(configs)

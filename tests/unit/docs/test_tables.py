@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from scripts import option_types
+from scripts import compatibility_page, option_types, tables
 from scripts.tables import DOCS, TABLES, renewed
 
 from ottla.broker.apis import CONTROLLER_APIS, SPECIAL_APIS, SUPPORTED_APIS, ApiEntry
@@ -68,3 +70,19 @@ def test_controller_api_is_declared_and_has_no_handler(name: str) -> None:
     assert ApiEntry(name).versions(in_cluster=True)
     with pytest.raises(ModuleNotFoundError):
         _ = ApiEntry(name).handler
+
+
+def test_page_of_compatibility_changes_by_results_of_tests_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = compatibility_page.PAGE.read_text()
+    monkeypatch.setattr(compatibility_page, "NOTES", tmp_path / "none.json")
+    assert compatibility_page.page(current) == current
+    results = tmp_path / "results.json"
+    results.write_text('[["a client", "1.0", "sends", ["records"]]]')
+    monkeypatch.setattr(compatibility_page, "NOTES", results)
+    assert "| 1.0 | sends | records |" in compatibility_page.page(current)
+    monkeypatch.setattr(tables, "DOCS", tmp_path)
+    (tmp_path / "compatibility.md").write_text(current)
+    tables.main()
+    assert (tmp_path / "compatibility.md").read_text() == current

@@ -370,6 +370,20 @@ def test_max_connections_without_a_waiting_connection_is_not_reported(caplog: py
     run(test)
 
 
+def test_rejected_connections_of_one_host_do_not_hide_those_of_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with Server(echo, ConnectionLimits(per_ip=0)) as server:
+            for host in (*["127.0.0.1"] * 10, "127.0.0.2"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(host, 0))
+                assert await reader.read() == b""
+                writer.close()
+            prefixes = [message.partition("of ")[2].partition(":")[0] for message in caplog.messages]
+            assert prefixes == ["127.0.0.1"] * 5 + ["127.0.0.2"]
+            assert caplog.messages[0].endswith(" on listener TEST: max.connections.per.ip is reached")
+
+    run(test)
+
+
 def test_raised_max_connections_accepts_waiting_connections(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with Server(echo, ConnectionLimits(connections=0)) as server:

@@ -273,6 +273,7 @@ def test_normalize_config_applies_and_unsupported_configs_are_rejected(registry:
         registry.put("/config/normal", config, error=422)
     registry.put("/config/normal", {"normalize": None, "compatibility": "FULL"})
     assert registry.get("/config/normal") == {"compatibilityLevel": "FULL"}, "null removes a setting"
+    assert registry.put("/config/normal", {"compatibility": None, "normalize": None}) == {}, "no setting is left"
     registry.put("/config/:.:", {"compatibility": "FULL"})  # the default context
     assert registry.get("/config") == registry.get("/config/:.:") == {"compatibilityLevel": "FULL"}
     assert registry.delete("/config/:.:") == {"compatibilityLevel": "FULL"}

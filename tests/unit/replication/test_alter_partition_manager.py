@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.unit.replication import virtual_loop
 
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError
 from ottla.config.broker import Endpoint
 from ottla.errors import BrokerConnectionError, IneligibleReplicaError
 from ottla.model import TopicPartition
@@ -21,6 +24,8 @@ from ottla.protocol.messages.alter_partition import (
     AlterPartitionTopicResult,
 )
 from ottla.replication.alter_partition_manager import AlterPartitionManager
+from ottla.replication.isr_state import LeaderState
+from ottla.replication.isr_updates import submit_until_settled
 
 OWN, CONTROLLER = 1, 3
 P = PartitionImage(OWN, 4, (1, 2), (1,), 7)
@@ -93,3 +98,29 @@ def test_submit_without_an_answer_is_retried() -> None:
         assert len(connection.requests) == 4
 
     asyncio.run(asyncio.wait_for(test(), 10))
+
+
+def test_update_that_the_controller_cannot_write_is_repeated_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class UnreachableController:
+        attempts = 0
+
+        async def submit(self, *update: Any) -> PartitionImage:
+            self.attempts += 1
+            if self.attempts <= 5:
+                raise MetadataStoreTimeoutError
+            return replace(P, isr=(1, 2))
+
+    async def test() -> None:
+        state = LeaderState(P, 0, now=0.0, lag_seconds=30.0)
+        state.set_pending((1, 2))
+        assert state.pending_isr is not None
+        updated = await submit_until_settled(UnreachableController(), T0, state, state.pending_isr)
+        assert updated is not None
+        assert updated.isr == (1, 2)
+
+    with caplog.at_level(logging.WARNING):
+        virtual_loop.run(test())
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"Cannot change the ISR of {T0} to (1, 2); retrying in ")

@@ -98,6 +98,7 @@ def test_partition_without_a_leader_rejects_reads_and_appends(tmp_path: Path) ->
 def test_partition_without_a_leader_is_not_logged_as_followed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(brokers: Brokers) -> None:
         caplog.set_level("INFO", "ottla.replication")
+        caplog.clear()  # the level may have been INFO before
         await publish(brokers, leader=1, leader_epoch=1)
         await publish(brokers, leader=-1, leader_epoch=2)
 

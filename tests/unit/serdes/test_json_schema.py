@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,8 @@ from ottla.serdes import (
     SchemaReference,
     SchemaRegistryClient,
     SchemaRegistryError,
+    json_schema,
+    schema_serde,
 )
 
 VISIT = {"title": "Visit", "type": "object", "properties": {"page": {"type": "string"}}, "required": ["page"]}
@@ -55,6 +58,39 @@ def test_values_are_validated_and_written_as_json(url: str) -> None:
         read.deserialize("t", malformed)
     with pytest.raises(ConfigurationError, match="invalid JSON Schema"):
         JsonSchemaSerializer(registry, "{")
+
+
+def test_validators_and_subjects_are_cached_up_to_a_limit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_schema, "MAX_SCHEMAS", 2)
+    monkeypatch.setattr(schema_serde, "MAX_SUBJECTS", 2)
+    registry = SchemaRegistryClient(url)
+    texts = [json.dumps({"title": f"Limited{n}", "type": "integer"}) for n in range(3)]
+    created: list[str] = []
+    create = json_schema.Validators._validator
+
+    def count(validators: json_schema.Validators, schema: Schema) -> Any:
+        created.append(json.loads(schema.text)["title"])
+        return create(validators, schema)
+
+    monkeypatch.setattr(json_schema.Validators, "_validator", count)
+    deserializer = JsonSchemaDeserializer(registry)
+    writers = [JsonSchemaSerializer(registry, text, validate=False) for text in texts]
+    values = [writer.serialize(f"t{n}", n) for n, writer in enumerate(writers)]
+    for n in (0, 1, 0, 2, 0, 1):
+        assert deserializer.deserialize(f"t{n}", values[n]) == n
+    assert created == ["Limited0", "Limited1", "Limited2", "Limited1"]
+
+    registered: list[str] = []
+
+    def register(subject: str, schema: Schema, *, normalize: bool) -> int:
+        registered.append(subject)
+        return 1
+
+    monkeypatch.setattr(registry, "register", register)
+    serializer = JsonSchemaSerializer(registry, texts[0])
+    for topic in ("a", "b", "a", "c", "a", "b"):
+        serializer.serialize(topic, 1)
+    assert registered == ["a-value", "b-value", "c-value", "b-value"]
 
 
 def test_schema_references_are_resolved(url: str) -> None:

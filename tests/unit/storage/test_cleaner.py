@@ -334,6 +334,14 @@ def test_concurrent_passes_compact_different_logs(log_dir: LogDir) -> None:
     assert len(contents(again.log)) < 30
 
 
+def test_map_without_memory_has_room_for_one_key(log_dir: LogDir) -> None:
+    cleaning = log_dir.next_cleaning(NOW, map_bytes=0)
+    assert cleaning is not None
+    cleaning.copy()
+    assert run_steps(log_dir.finish_cleaning(cleaning))
+    assert log_dir.cleaner_offsets[cleaning.log.topic_partition] == 1
+
+
 def test_damaged_log_does_not_prevent_compaction_of_others(log_dir: LogDir) -> None:
     first = log_dir.next_cleaning(NOW)
     assert first is not None

@@ -78,7 +78,11 @@ def test_cluster_accepts_writes_after_the_clock_is_advanced(
     assert ottla_cluster.bootstrap_servers.count(":") == 3
 
 
-def test_clock_cannot_be_moved_back(ottla_clock: BrokerClock, ottla_admin: AdminFactory) -> None:
+def test_clock_is_moved_by_positive_seconds_or_timedeltas_only(
+    ottla_clock: BrokerClock, ottla_admin: AdminFactory
+) -> None:
     with pytest.raises(ConfigurationError, match=r"advance\(-1\) is not allowed"):
         ottla_clock.advance(-1)
+    with pytest.raises(ConfigurationError, match=r"advance\('1h'\) is not allowed: expected seconds or a .*timedelta"):
+        ottla_clock.advance("1h")  # type: ignore[arg-type]
     assert ottla_admin().list_topics() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +18,7 @@ from ottla.errors import (
     TopicAuthorizationFailedError,
 )
 from ottla.testing.clients import AdminFactory, ConsumerFactory, ProducerFactory, ShareConsumerFactory, TopicFactory
-from ottla.testing.faults import Faults
+from ottla.testing.faults import Fault, Faults
 
 
 def values(consumer: KafkaConsumer, count: int) -> list[bytes]:
@@ -235,6 +236,23 @@ def test_invalid_fault_arguments_are_rejected_with_the_expected_values(ottla_fau
         fault.disconnect()
     with pytest.raises(ConfigurationError, match=r"hold\(\) comes before the outcome"):
         fault.hold()
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        lambda fault: fault.fail("NO_SUCH"),
+        lambda fault: fault.delay(1).throttle(-1),
+        lambda fault: fault.move_leader(),
+        lambda fault: fault.drop().hold(),
+    ],
+)
+def test_invalid_fault_is_not_reported_a_second_time(ottla_broker: Broker, define: Callable[[Fault], Fault]) -> None:
+    faults = Faults(ottla_broker)
+    with pytest.raises(ConfigurationError):
+        define(faults.on("Produce"))
+    faults.clear()
+    faults.check()
 
 
 def test_expired_member_of_a_share_group_is_replaced(

@@ -560,7 +560,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_SOCKETS}successful-authentication-total",
         COUNTER,
         LISTENER,
-        "Connections that were authenticated by SASL, or completed a TLS handshake.",
+        "Connections that were authenticated by SASL or, without SASL, completed a TLS handshake.",
         counted("authenticated"),
     ),
     BrokerMetric(

@@ -304,6 +304,8 @@ def defaults(brokers: int) -> dict[str, str]:
         "transaction.state.log.min.isr": str(in_sync),
         "share.coordinator.state.topic.replication.factor": str(replicas),
         "share.coordinator.state.topic.min.isr": str(in_sync),
+        "remote.log.metadata.topic.replication.factor": str(replicas),
+        "remote.log.metadata.topic.min.isr": str(in_sync),
     }
 
 

@@ -105,7 +105,8 @@ def _input_offsets(
 
 def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.ResetRequest:
     """Convert the options to those of `consumer-groups --reset-offsets`. If none of SPECS is set, the earliest offsets
-    are selected.
+    are selected. Raises ConfigurationError like `reset_offsets.read`, and if the file of --from-file has no offsets for
+    the application.
     """
     specs = {spec: getattr(args, spec, None) for spec in SPECS}
     if not any(is_set(args, spec) for spec in SPECS if hasattr(args, spec)):
@@ -119,7 +120,12 @@ def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.Reset
         "timeout": TIMEOUT_MS,
     }
     group = [args.application_id]
-    return reset_offsets.read(argparse.Namespace(**specs, **more, group=group, topic=topics, json=args.json))
+    request = reset_offsets.read(argparse.Namespace(**specs, **more, group=group, topic=topics, json=args.json))
+    if args.from_file is not None and args.application_id not in request.file:
+        raise ConfigurationError(
+            f"--from-file {args.from_file}: no offsets for {args.application_id}; expected lines topic,partition,offset"
+        )
+    return request
 
 
 def _ends(

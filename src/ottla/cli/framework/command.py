@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from ottla.cli.framework.options import Options, flag_name, is_set
@@ -48,6 +48,8 @@ class CommandParser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)
         self.arguments: list[str] = []
         """The command line that is being parsed. Parsers of subcommands share the list."""
+        self.hints: Mapping[str, str] = {}
+        """Replacements of options that the command does not have, by the names of the options."""
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse a command line. Raises SystemExit with 2 for wrong usage, and with 0 after `--help` or `--version`."""
@@ -78,7 +80,8 @@ class CommandParser(argparse.ArgumentParser):
         for argument in self.arguments[:end]:
             name = argument.partition("=")[0]
             if name.startswith("--") and name not in options:
-                yield name + _nearest(name, options)
+                hint = self.hints.get(name)
+                yield name + (_nearest(name, options) if hint is None else f"; use {hint}")
 
     def _with_subparsers(self) -> Iterator[CommandParser]:
         yield self
@@ -157,6 +160,8 @@ class Command:
     """Whether actions are subcommands instead of flags."""
     check: Callable[[argparse.Namespace], None] | None = None
     """The check of the options that runs before all other checks. Raises ConfigurationError."""
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """Replacements of options that users may expect but the command does not have, by the names of the options."""
     configure: Callable[[argparse.ArgumentParser], None] | None = None
     """Called with the parser before the options are added, for settings that options do not cover."""
 
@@ -177,6 +182,7 @@ class Command:
     def parser(self, name: str = "", description: str | None = None) -> CommandParser:
         """Return a parser with the actions and options of the command. `name` and `description` are for its help."""
         parser = CommandParser(prog=name, description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.hints = self.hints
         self.fill(parser)
         return parser
 

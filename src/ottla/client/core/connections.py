@@ -49,6 +49,8 @@ SLOW_SECONDS: Final = 1.5
 """Time in seconds after which a warning says that a connection attempt is slow, that a group or transactional id has no
 coordinator, or that an admin call is retried.
 """
+MIN_IDLE_CHECK_SECONDS: Final = 0.1
+"""Minimum time in seconds between two checks for idle connections, also with connections.max.idle.ms=0."""
 SHOWN_REASONS: Final = 3
 """Maximum number of different errors that the warning about unreachable brokers lists."""
 
@@ -376,7 +378,8 @@ class Connections:
     def _watch_idle(self) -> None:
         idle = self.config.connections_max_idle_ms
         if idle >= 0 and self._idle_timer is None:
-            self._idle_timer = asyncio.get_running_loop().call_later(idle / 2000, self._close_idle)
+            delay = max(idle / 2000, MIN_IDLE_CHECK_SECONDS)
+            self._idle_timer = asyncio.get_running_loop().call_later(delay, self._close_idle)
 
     def _close_idle(self) -> None:
         """Close connections that have been idle for connections.max.idle.ms, and remove closed ones."""

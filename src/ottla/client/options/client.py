@@ -147,7 +147,7 @@ class ClientOptions(TypedDict, total=False):
     """
     connections_max_idle_ms: int
     """Time in milliseconds after which the client closes an idle connection; negative: never. Connections are checked
-    at intervals of half this time.
+    at intervals of half this time, but at most every 100 ms.
     """
     socket_connection_setup_timeout_ms: int
     """Time in milliseconds within which a connection must be established, including the TLS handshake. It doubles with

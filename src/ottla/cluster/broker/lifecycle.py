@@ -27,6 +27,7 @@ from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.interbroker.client import InterBrokerClient
 from ottla.cluster.store import znodes
+from ottla.cluster.store.change_notifications import failures_log
 from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError, NotControllerError, StartupError, for_code
@@ -237,7 +238,7 @@ class BrokerLifecycle:
             try:
                 return await self._report(partitions)
             except (MetadataStoreError, NotControllerError) as error:
-                log.warning(
+                failures_log.warning(
                     "Cannot report the offline replicas of broker %d to the controller, so they may still be leaders; "
                     "retrying in %g s (%s): %s",
                     self._broker_id,

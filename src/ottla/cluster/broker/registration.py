@@ -18,6 +18,7 @@ from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store import znodes
+from ottla.cluster.store.change_notifications import failures_log
 from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError, Set
 from ottla.errors import StartupError
 
@@ -85,7 +86,7 @@ class Registration:
             try:
                 await self._register(self._broker)
             except MetadataStoreError as error:
-                log.warning(
+                failures_log.warning(
                     "Cannot register broker %d again; retrying in %g s: %s", self._broker.id, RETRY_SECONDS, error
                 )
                 await asyncio.sleep(RETRY_SECONDS)

@@ -20,7 +20,7 @@ from ottla.cluster.controller import leader_election, partition_states
 from ottla.cluster.controller.alter_partition import IsrUpdates
 from ottla.cluster.controller.channels import ControllerChannels
 from ottla.cluster.controller.context import ControllerContext, all_partitions, with_states
-from ottla.cluster.controller.election import ControllerTerm
+from ottla.cluster.controller.election import ControllerTerm, failures_log
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.controller.reassignment import PartitionReassignments
 from ottla.cluster.controller.state_changes import log_state_changes
@@ -161,7 +161,9 @@ class Controller:
             except NotControllerError:
                 return
             except MetadataStoreError as error:
-                log.warning("Cannot update the set of live brokers; retrying in %g s: %s", RETRY_SECONDS, error)
+                failures_log.warning(
+                    "Cannot update the set of live brokers; retrying in %g s: %s", RETRY_SECONDS, error
+                )
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception:

@@ -28,8 +28,11 @@ from ottla.cluster.store.metadata_store import (
     ZNode,
 )
 from ottla.errors import NotControllerError
+from ottla.logs import limit_repeated_errors
 
 log = logging.getLogger("ottla.controller")
+failures_log = logging.getLogger("ottla.controller.failures")
+limit_repeated_errors(failures_log)  # while the store is unreachable, every retry fails in the same way
 
 RETRY_SECONDS: Final = 0.1
 """Delay in seconds before the next attempt after an error of the metadata store."""
@@ -100,7 +103,7 @@ class ControllerElection:
             try:
                 await self._run_term()
             except (MetadataStoreError, NotControllerError) as error:
-                log.warning(
+                failures_log.warning(
                     "%s failed; taking part in the next election in %g s: %s", self._attempt, RETRY_SECONDS, error
                 )
                 await asyncio.sleep(RETRY_SECONDS)

@@ -13,8 +13,11 @@ from typing import Final
 
 from ottla.cluster.store.metadata_store import Delete, MetadataStore, NoNodeError
 from ottla.errors import KafkaError, NotControllerError
+from ottla.logs import limit_repeated_errors
 
 log = logging.getLogger("ottla.cluster")
+failures_log = logging.getLogger("ottla.cluster.failures")
+limit_repeated_errors(failures_log)  # while the store is unreachable, every retry fails in the same way
 
 RETRY_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 2.0
@@ -65,7 +68,7 @@ class ChangeListener:
         except NotControllerError:
             pass  # this broker is no longer the controller, and the next one handles the change
         except KafkaError as error:
-            log.warning("Cannot read changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error)
+            failures_log.warning("Cannot read changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error)
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
         except Exception:
             log.exception(

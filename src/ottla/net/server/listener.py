@@ -199,20 +199,21 @@ class Listener:
             self._accept_later(ACCEPT_BACKOFF_SECONDS)
             return False
         ip = addresses.of_peer(address)
+        peer = f"{ip}:{address[1]}"
         if not self._admission.has_descriptors(self.name, sock.fileno()):
             self.counts.rejected += 1
             log.warning(
-                "Listener %s: rejected a connection from %s: the remaining file descriptors are reserved for log "
+                "Closing the new connection of %s on listener %s: the remaining file descriptors are reserved for log "
                 "segments; raise the limit (ulimit -n)",
+                peer,
                 self.name,
-                ip,
             )
             sock.close()
             return True
         refusal = self._admission.enter(self.name, ip)
         if refusal is not None:
             self.counts.rejected += 1
-            log.warning("Listener %s: closing a new connection from %s: %s is reached", self.name, ip, refusal)
+            log.warning("Closing the new connection of %s on listener %s: %s is reached", peer, self.name, refusal)
             sock.close()
             return True
         sock.setblocking(False)
@@ -220,7 +221,6 @@ class Listener:
         for option, size in self._buffers:
             if size > 0:
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
-        peer = f"{ip}:{address[1]}"
         connection = self._connection(sock, peer, self, self._service, self._memory, self._max_frame_bytes)
         self.connections[connection] = None
         self.counts.accepted += 1

@@ -26,7 +26,8 @@ def accepting(config: BrokerConfig, listener: str) -> Connects:
     with _named(listener):
         context = server_context(config.tls_of(listener), config.client_auth(listener))
         rules = principal_rules(config.on_listener(listener, "ssl.principal.mapping.rules"))
-        return partial(TlsConnection, security=TlsSettings(context, rules))
+        with_sasl = config.security_protocol(listener) == "SASL_SSL"
+        return partial(TlsConnection, security=TlsSettings(context, rules, with_sasl))
 
 
 def client_options(config: BrokerConfig, listener: str) -> SocketOptions:

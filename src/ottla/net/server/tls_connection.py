@@ -40,10 +40,14 @@ DISCARD_BYTES: Final = 65536
 
 
 class TlsSettings(NamedTuple):
-    """The TLS context of a listener, and the mapping of certificates to user names."""
+    """The TLS context of a listener, and the mapping of certificates to user names.
+
+    `with_sasl`: whether SASL follows the handshake, so that a connection is authenticated only after it.
+    """
 
     context: ssl.SSLContext
     rules: tuple[Rule, ...] = (Rule(),)
+    with_sasl: bool = False
 
 
 class TlsConnection(Connection):
@@ -143,7 +147,8 @@ class TlsConnection(Connection):
                 self._reject(ValueError(f"no rule of ssl.principal.mapping.rules matches {subject}"))
                 return
             self.state[USER] = user
-        self.listener.counts.authenticated += 1
+        if not self._security.with_sasl:
+            self.listener.counts.authenticated += 1
         self._read_on()
 
     def _reject(self, error: Exception) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ottla.config.oauth import OAuthLoginConfig, file_of
+from ottla.config.tls import SslConfig, TlsConfig
 from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
 from ottla.security.sasl.oauthbearer import first_message
 
@@ -139,7 +140,8 @@ def token_provider(
 
     Raises ConfigurationError if a required config is missing, or an extension is invalid.
 
-    `context`: TLS context for the token endpoint; None for the system's default.
+    `context`: TLS context for the token endpoint, unless the JAAS line has ssl options for it, as in Kafka. None: the
+    system's default.
     """
     address, extensions = config.sasl_oauthbearer_token_endpoint_url, extensions_of(jaas)
     first_message("", extensions)  # checks the extensions early
@@ -167,9 +169,19 @@ def token_provider(
         max(waits, default=DEFAULT_TIMEOUT_MS) / 1000,
         config.sasl_login_retry_backoff_max_ms / 1000,
         config.sasl_login_retry_backoff_ms / 1000,
-        context,
+        _jaas_tls(jaas) or context,
     )
     return from_endpoint(endpoint, extensions)
+
+
+def _jaas_tls(jaas: Mapping[str, str]) -> ssl.SSLContext | None:
+    """Return the TLS context for the ssl options in a JAAS line; None if there are none."""
+    options = {name: value for name, value in jaas.items() if name in SslConfig.options}
+    if not options:
+        return None
+    from ottla.security.tls.contexts import client_context  # imported here, as few programs use it
+
+    return client_context(TlsConfig(options))
 
 
 # sources

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ class Endpoint:
 
 
 @contextmanager
-def serving(*responses: tuple[int, Any]) -> Iterator[Endpoint]:
+def serving(*responses: tuple[int, Any], tls: ssl.SSLContext | None = None) -> Iterator[Endpoint]:
     endpoint = Endpoint(*responses)
 
     class Handler(BaseHTTPRequestHandler):
@@ -70,9 +71,12 @@ def serving(*responses: tuple[int, Any]) -> Iterator[Endpoint]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    endpoint.url = f"http://127.0.0.1:{server.server_port}/token"
+    scheme = "http" if tls is None else "https"
+    endpoint.url = f"{scheme}://localhost:{server.server_port}/token"
     try:
         yield endpoint
     finally:
@@ -118,6 +122,26 @@ def test_client_credentials_are_read_from_jaas_and_urlencoded_if_configured() ->
     headers, form = endpoint.requested[0]
     assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")) == b"id%3A1:s+%C3%BC"
     assert form["scope"] == ["x y"]
+
+
+def test_token_endpoint_with_tls_is_trusted_by_the_ssl_options_of_the_jaas_config(tmp_path: Path) -> None:
+    certificates = pytest.importorskip("tests.unit.net.certificates")
+    authority = certificates.authority()
+    certified = certificates.signed(authority, "localhost")
+    (tmp_path / "server.pem").write_text(certified.key_pem() + certified.pem)
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "server.pem")
+    jaas = {
+        "clientId": "id",
+        "clientSecret": "secret",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(tmp_path / "ca.pem"),
+    }
+    with serving((200, {"access_token": "opaque"}), tls=tls) as endpoint:
+        assert get(token_provider(config(endpoint.url), jaas)).value == "opaque"
+    with pytest.raises(ConfigurationError, match=r"ssl\.truststore\.location"):
+        token_provider(config(endpoint.url), {**jaas, "ssl.truststore.location": "/nowhere.pem"})
 
 
 @pytest.mark.option("sasl.login.retry.backoff.ms")
