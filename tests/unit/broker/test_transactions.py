@@ -358,19 +358,21 @@ def test_offset_commit_with_invalid_member_partition_or_producer_epoch_is_reject
     with_manual_clock(test, tmp_path)
 
 
-def test_duplicate_add_partitions_waits_until_the_first_is_flushed(tmp_path: Path) -> None:
+def test_duplicate_add_partitions_waits_until_the_first_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(client: BrokerClient, clock: ManualClock) -> None:
         producer = await initialized_producer(client)
         runtime = client.context.transactions
         log = runtime._log.partition("tx").log
         own_producer = ProducerIdAndEpoch(producer.producer_id, producer.epoch)
-        flushing, flush, loop = threading.Event(), log.flush, asyncio.get_running_loop()
+        flushing, flush, loop = threading.Event(), Log.flush, asyncio.get_running_loop()
 
-        def slow(up_to: int | None = None, *, is_awaited: bool = False) -> None:
-            assert flushing.wait(20)
-            flush(up_to, is_awaited=is_awaited)
+        def slow(flushed: Log, up_to: int | None = None, *, is_awaited: bool = False) -> None:
+            assert flushed is not log or flushing.wait(20)
+            flush(flushed, up_to, is_awaited=is_awaited)
 
-        log.flush = slow  # type: ignore[method-assign]
+        monkeypatch.setattr(Log, "flush", slow)
         first = loop.create_task(runtime.add_partitions("tx", own_producer, [T0]))
         await asyncio.sleep(0)
         again = loop.create_task(runtime.add_partitions("tx", own_producer, [T0]))
@@ -379,7 +381,6 @@ def test_duplicate_add_partitions_waits_until_the_first_is_flushed(tmp_path: Pat
         assert (first.done(), again.done()) == (False, False)
         flushing.set()
         await asyncio.gather(first, again)
-        log.flush = flush  # type: ignore[method-assign]
 
     with_manual_clock(test, tmp_path, log_flush_interval_messages=1)
 
