@@ -12,7 +12,7 @@ of one leader:
 - down-convert: fetches of a client of Kafka 0.10, for which the broker converts each batch to messages of format 1
 
 For each number of brokers: MB/s of uncompressed batches, the ratio to one broker, and the CPU seconds of the brokers
-per GB. Medians, all numbers of brokers in turns. Clients and brokers share the machine's cores: a number of brokers
+and of the clients per GB. Medians, all numbers of brokers in turns. Clients and brokers share the machine's cores: a number of brokers
 above half of the cores measures the machine, not the brokers. `--kafka` measures Apache Kafka, one process for all
 cores, beside them, except for down-convert, because Kafka 4 serves no clients older than 2.1.
 """
@@ -64,10 +64,11 @@ CERTIFICATE = "certificate.pem"
 
 
 class Figure(NamedTuple):
-    """One measurement: bytes of records per second, and the CPU time of the brokers."""
+    """One measurement: bytes of records per second, and the CPU time of the brokers and of the clients."""
 
     mb_per_second: float
     cpu_seconds_per_gb: float
+    clients_cpu_seconds_per_gb: float
 
 
 class Node:
@@ -173,14 +174,16 @@ def measure(node: Node, load: str, clients: int, seconds: float) -> Figure:
         results = [job.get(seconds + START_SECONDS) for job in jobs]
     sent = sum(result.all_bytes for result in results)
     rate = sum(result.bytes / result.seconds for result in results)
-    return Figure(rate / 1e6, (node.cpu_seconds() - cpu) / (sent / 1e9))
+    clients_cpu = sum(result.cpu_seconds for result in results) / (sum(result.bytes for result in results) / 1e9)
+    return Figure(rate / 1e6, (node.cpu_seconds() - cpu) / (sent / 1e9), clients_cpu)
 
 
 class Sent(NamedTuple):
-    """The bytes that a client sent: uncompressed, within the measured seconds, and in total with the warm-up."""
+    """The uncompressed bytes of a client's requests within the measured seconds, and in total with the warm-up."""
 
     bytes: int
     seconds: float
+    cpu_seconds: float
     all_bytes: int
 
 
@@ -205,11 +208,11 @@ def run_client(port: int, topic: str, partitions: Sequence[int], load: str, seco
     client = Raw(port, tls)
     requests = (_fetches if load == DOWN_CONVERT else _produces)(client, topic, partitions, load)
     warm_up = _repeat(client, requests, WARM_UP * seconds)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     sent = _repeat(client, requests, seconds)
-    took = time.perf_counter() - began
+    took, cpu = time.perf_counter() - began, time.process_time() - cpu
     client.close()
-    return Sent(sent, took, warm_up + sent)
+    return Sent(sent, took, cpu, warm_up + sent)
 
 
 def _produces(client: Raw, topic: str, partitions: Sequence[int], load: str) -> Requests:
@@ -304,7 +307,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             name = f"brokers: {count}" if count else "Apache Kafka"
             rate = statistics.median(f.mb_per_second for f in figures[load, count])
             cpu = statistics.median(f.cpu_seconds_per_gb for f in figures[load, count])
-            print(f"{load:13}{name:14}{rate:10.1f} MB/s  x {rate / first:.2f}{cpu:10.2f} CPU s/GB")
+            clients_cpu = statistics.median(f.clients_cpu_seconds_per_gb for f in figures[load, count])
+            print(
+                f"{load:13}{name:14}{rate:10.1f} MB/s  x {rate / first:.2f}{cpu:10.2f} CPU s/GB"
+                f"  clients{clients_cpu:6.2f} CPU s/GB"
+            )
     if args.json:
         args.json.write_text(json.dumps({f"{load}-{count}": runs for (load, count), runs in figures.items()}))
     return 0
