@@ -12,9 +12,9 @@ of one leader:
 - down-convert: fetches of a client of Kafka 0.10, for which the broker converts each batch to messages of format 1
 
 For each number of brokers: MB/s of uncompressed batches, the ratio to one broker, and the CPU seconds of the brokers
-and of the clients per GB. Medians, all numbers of brokers in turns. Clients and brokers share the machine's cores: a number of brokers
-above half of the cores measures the machine, not the brokers. `--kafka` measures Apache Kafka, one process for all
-cores, beside them, except for down-convert, because Kafka 4 serves no clients older than 2.1.
+and of the clients per GB. Medians, all numbers of brokers in turns. Clients and brokers share the machine's cores: a
+number of brokers above half of the cores measures the machine, not the brokers. `--kafka` measures Apache Kafka, one
+process for all cores, beside them, except for down-convert, because Kafka 4 serves no clients older than 2.1.
 """
 
 from __future__ import annotations
