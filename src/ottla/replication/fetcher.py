@@ -9,6 +9,7 @@ arrives, each partition is checked again, because it may have another leader by 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple
@@ -90,8 +91,10 @@ class ReplicaFetcher:
         self._session = FetchSessionHandler()
         self._partition_added = asyncio.Event()
         """Set when there is a partition to fetch that is not in the request in flight."""
+        self._woken: asyncio.Future[None] | None = None
+        """Completed when the request in flight has a response, or such a partition was added."""
         self._connection = 0
-        self._abandoned: asyncio.Task[FetchResponse] | None = None
+        self._abandoned: asyncio.Future[FetchResponse] | None = None
         backoff_max = options.backoff_ms / 1000
         self._backoff = ExponentialBackoff(LEADER_BACKOFF_SECONDS, backoff_max)
         self._partition_backoff = ExponentialBackoff(PARTITION_BACKOFF_SECONDS, backoff_max)
@@ -112,9 +115,14 @@ class ReplicaFetcher:
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition in its current leader epoch. The first one starts the task."""
         self._followers[partition.topic_partition] = Follower(partition)
-        self._partition_added.set()
+        self._on_partition_added()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def _on_partition_added(self) -> None:
+        self._partition_added.set()
+        if self._woken is not None:
+            _complete(self._woken)
 
     def remove(self, tp: TopicPartition) -> None:
         self._followers.pop(tp, None)
@@ -182,9 +190,10 @@ class ReplicaFetcher:
         fetch = asyncio.ensure_future(
             self._sender.send(self._leader, request, FETCH_VERSION, timeout=timeout, purpose=purpose)
         )
-        added = asyncio.ensure_future(self._partition_added.wait())
+        self._woken = asyncio.get_running_loop().create_future()
+        fetch.add_done_callback(functools.partial(_complete, self._woken))
         try:
-            await asyncio.wait((fetch, added), return_when=asyncio.FIRST_COMPLETED)
+            await self._woken
             if fetch.done() or not self._can_abandon():
                 return await fetch
             self._abandon(fetch)
@@ -193,13 +202,11 @@ class ReplicaFetcher:
             fetch.cancel()
             self._session.restart()
             raise
-        finally:
-            added.cancel()
 
     def _can_abandon(self) -> bool:
         return self._abandoned is None or self._abandoned.done()
 
-    def _abandon(self, fetch: asyncio.Task[FetchResponse]) -> None:
+    def _abandon(self, fetch: asyncio.Future[FetchResponse]) -> None:
         """Abandon a request, and use the fetcher's other connection from now on.
 
         The leader handles the requests of a connection one after the other, so a new request on the same connection
@@ -284,7 +291,7 @@ class ReplicaFetcher:
             partition.fail(error)
         finally:
             follower.awaits_remote = False
-            self._partition_added.set()
+            self._on_partition_added()
 
     async def _wait_for_disk(self, follower: Follower) -> None:
         """Wait until a partition's queued writes are complete, then fetch it again.
@@ -296,7 +303,7 @@ class ReplicaFetcher:
             await asyncio.wait([written])
         await self._flush_if_required(follower)
         follower.awaits_disk = False
-        self._partition_added.set()
+        self._on_partition_added()
 
     @staticmethod
     async def _flush_if_required(follower: Follower) -> None:
@@ -349,6 +356,11 @@ class ReplicaFetcher:
                 await self._partition_added.wait()
         except TimeoutError:
             pass
+
+
+def _complete(woken: asyncio.Future[None], _: object = None) -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
 class ReplicaFetcherManager:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import selectors
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
@@ -25,6 +26,8 @@ MAX_CANCELLED: Final = 500
 """Number of cancelled timers in the heap above which they are removed, if they are more than half of all timers."""
 
 RUNNING: Final = ProcessState.RUNNING
+EVENT_READ: Final = selectors.EVENT_READ
+EVENT_WRITE: Final = selectors.EVENT_WRITE
 
 Resolver = Callable[[str], str]
 """Returns the IP address of a host name. Raises OSError."""
@@ -74,51 +77,75 @@ class SimulatedSelector(selectors._BaseSelectorImpl):
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return the keys of the active descriptors that are ready now, with their events. `timeout` is ignored."""
-        ready = []
-        keys, sockets = self._fd_to_key, self.sockets  # type: ignore[attr-defined]
-        for fd in list(self.active):
+        """Not used: the loop calls `add_ready`, which makes no list of keys."""
+        raise NotImplementedError
+
+    def add_ready(self, ready: deque[Any]) -> None:
+        """Append the handles of the active descriptors that are ready now. Descriptors that are not ready become
+        inactive.
+        """
+        active, sockets = self.active, self.sockets
+        keys: dict[int, selectors.SelectorKey] = self._fd_to_key  # type: ignore[attr-defined]
+        for fd in list(active):
             key, sock = keys.get(fd), sockets.get(fd)
+            is_ready = False
             if key is not None and sock is not None and sock.process.state is RUNNING:
-                interest = key.events
-                events = selectors.EVENT_READ if interest & selectors.EVENT_READ and sock.is_readable else 0
-                if interest & selectors.EVENT_WRITE and sock.is_writable:
-                    events |= selectors.EVENT_WRITE
-                if events:
-                    ready.append((key, events))
-                    continue
-            del self.active[fd]
-        return ready
+                _, _, interest, (reader, writer) = key
+                if interest & EVENT_READ and sock.is_readable:
+                    is_ready = True
+                    ready.append(reader)
+                if interest & EVENT_WRITE and sock.is_writable:
+                    is_ready = True
+                    ready.append(writer)
+            if not is_ready:
+                del active[fd]
 
 
 class SimulatedHandle(asyncio.Handle):
-    """A callback, made without the checks of the base class."""
+    """A callback, made and cancelled without the checks of the base class."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., object], args: Any, context: Context) -> None:
+        self._context = context
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._callback!r} {self._args!r}>"
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = None  # type: ignore[assignment]
+        self._args = None  # type: ignore[assignment]
+
+
+class SimulatedTimer(asyncio.TimerHandle):
+    """A callback that is due at the virtual time `when`, made and cancelled without the checks of the base classes."""
 
     __slots__ = ()
 
     def __init__(
-        self, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
+        self, when: float, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context
     ) -> None:
-        self._context = copy_context() if context is None else context
+        self._context = context
         self._loop = loop
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-
-
-class SimulatedTimer(SimulatedHandle, asyncio.TimerHandle):
-    """A callback that is due at the virtual time `when`, made without the checks of the base classes."""
-
-    __slots__ = ()
-
-    def __init__(
-        self, when: float, callback: Callable[..., object], args: Any, loop: SimulatedLoop, context: Context | None
-    ) -> None:
-        SimulatedHandle.__init__(self, callback, args, loop, context)
         self._when = when
         self._scheduled = True
+
+    __repr__ = SimulatedHandle.__repr__
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            if self._scheduled:
+                self._loop._timer_cancelled_count += 1
+            self._cancelled = True
+            self._callback = None  # type: ignore[assignment]
+            self._args = None  # type: ignore[assignment]
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
@@ -138,9 +165,12 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self.resolver: Resolver | None = None
         self.new_workers: Callable[[], Executor] | None = None
         """Creates the default executor of a process, which dies with it."""
-        self.steps = 0
         self.rounds = 0
         """The number of iterations so far."""
+        self._jumped_at_round = 0
+        """The number of iterations at the last jump of the virtual time."""
+        self._next_check = 0
+        """The number of iterations above which `_check_rounds` is due."""
         self._failure: StuckError | None = None
         super().__init__(self.polled)
         self.set_task_factory(_task_factory)
@@ -149,11 +179,15 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds."""
         return self._now
 
+    def create_task(self, work: Any, **options: Any) -> asyncio.Task[Any]:  # type: ignore[override]
+        """Start a task of the current process, or of the one to which the context among the options belongs."""
+        return _task_factory(self, work, **options)
+
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """Schedule a callback for the next iteration, without the checks of the base class."""
-        handle = SimulatedHandle(callback, args, self, context)
+        handle = SimulatedHandle(callback, args, copy_context() if context is None else context)
         self._ready.append(handle)
         return handle
 
@@ -163,14 +197,23 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """Schedule a callback for a virtual time in seconds. Callbacks with the same time run in the order in which
         they were scheduled.
         """
-        timer = SimulatedTimer(when, callback, args, self, context)
-        self._timers_set += 1
-        heapq.heappush(self._timers, (when, self._timers_set, timer))
+        timer = SimulatedTimer(when, callback, args, self, copy_context() if context is None else context)
+        number = self._timers_set = self._timers_set + 1
+        heapq.heappush(self._timers, (when, number, timer))
         return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Schedule a callback for a number of seconds from now."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_outside(self, when: float, callback: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
         """Schedule a callback that belongs to no process for a virtual time in seconds."""
-        return self.call_at(when, callback, *arguments, context=self.outside)
+        timer = SimulatedTimer(when, callback, arguments, self, self.outside)
+        number = self._timers_set = self._timers_set + 1
+        heapq.heappush(self._timers, (when, number, timer))
+        return timer
 
     @property
     def timers(self) -> list[Any]:
@@ -193,47 +236,45 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self._failure = error
 
     def _run_once(self) -> None:
-        """Run iterations until the loop is stopped."""
+        """Run iterations until the loop is stopped. They are in one function, because a run has about 50,000."""
+        polled, timers, ready, active = self.polled, self._timers, self._ready, self.polled.active
+        pop, get_process, paused = heapq.heappop, PROCESS, ProcessState.PAUSED
         while True:
-            self._iterate()
+            if self._failure is not None:
+                raise self._failure
+            if timers and (timers[0][2]._cancelled or self._timer_cancelled_count > MAX_CANCELLED):
+                self._drop_cancelled()
+            if active:
+                polled.add_ready(ready)
+            elif not ready and not self._stopping:  # type: ignore[attr-defined]
+                self._advance()
+            self.rounds += 1
+            now = self._now = self._now + STEP_SECONDS
+            if self.rounds > self._next_check:
+                self._check_rounds()
+            while timers and timers[0][0] <= now:
+                timer = pop(timers)[2]
+                timer._scheduled = False
+                ready.append(timer)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:
+                    continue
+                context = handle._context
+                process = context.get(get_process)
+                if process is None or process.state is RUNNING:
+                    try:  # as `Handle._run` does, without a call
+                        context.run(handle._callback, *handle._args)
+                    except (SystemExit, KeyboardInterrupt):
+                        raise
+                    except BaseException as error:
+                        self._report(handle, error)
+                elif process.state is paused:
+                    process.deferred.append(handle)
+                else:
+                    process.remains.append(handle)
             if self._stopping:  # type: ignore[attr-defined]
                 return
-
-    def _iterate(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-        polled, timers, ready = self.polled, self._timers, self._ready
-        if timers and (timers[0][2]._cancelled or self._timer_cancelled_count > MAX_CANCELLED):
-            self._drop_cancelled()
-        if polled.active:
-            self._process_events(polled.select())  # type: ignore[attr-defined]
-        elif not ready and not self._stopping:  # type: ignore[attr-defined]
-            self._advance()
-        self.steps += 1
-        self.rounds += 1
-        now = self._now = self._now + STEP_SECONDS
-        if self.steps > MAX_STEPS_AT_ONCE or self.rounds > MAX_ROUNDS + MAX_ROUNDS_PER_SECOND * now:
-            self._raise_stuck()
-        while timers and timers[0][0] <= now:
-            timer = heapq.heappop(timers)[2]
-            timer._scheduled = False
-            ready.append(timer)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            process = handle._context.get(PROCESS)
-            if process is None or process.state is RUNNING:
-                try:  # as `Handle._run` does, without a call
-                    handle._context.run(handle._callback, *handle._args)
-                except (SystemExit, KeyboardInterrupt):
-                    raise
-                except BaseException as error:
-                    self._report(handle, error)
-            elif process.state is ProcessState.PAUSED:
-                process.deferred.append(handle)
-            else:
-                process.remains.append(handle)
 
     def _report(self, handle: asyncio.Handle, error: BaseException) -> None:
         context = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
@@ -245,8 +286,19 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             raise StuckError(f"no timer is pending at {self._now:.3f} s")
         when = self._timers[0][0]
         if when > self._now:
-            self.steps = 0 if when > self._now + STEP_SECONDS else self.steps
+            if when > self._now + STEP_SECONDS:
+                self._jumped_at_round = self.rounds
             self._now = when
+
+    def _check_rounds(self) -> None:
+        """Raise StuckError if there were too many iterations, at one moment or in all. Otherwise compute the number of
+        iterations of the next check.
+        """
+        most_at_once = self._jumped_at_round + MAX_STEPS_AT_ONCE
+        most = int(MAX_ROUNDS + MAX_ROUNDS_PER_SECOND * self._now)
+        self._next_check = min(most_at_once, most)
+        if self.rounds > self._next_check:
+            self._raise_stuck()
 
     def _raise_stuck(self) -> None:
         busy = [repr(handle) for handle in list(self._ready)[:3]]

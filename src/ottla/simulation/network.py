@@ -13,6 +13,8 @@ import socket
 import types
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
+from math import log
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.simulation.process import Process, current
@@ -32,6 +34,7 @@ LEAST_GAP_SECONDS: Final = 1e-7
 """Minimum time in seconds between two arrivals that must stay in order."""
 MIN_DELAY_SECONDS: Final = 0.0001
 TYPICAL_DELAY_SECONDS: Final = 0.001
+DELAY_RATE: Final = 1 / TYPICAL_DELAY_SECONDS
 JOINED_SHARE: Final = 0.9
 """The share of pieces that arrive together with the previous piece, if both were sent at the same time. TCP puts such
 pieces, for example the head of a response and ranges of files, into the same packets.
@@ -48,6 +51,7 @@ class Network:
     def __init__(self, loop: SimulatedLoop, rng: random.Random) -> None:
         self._loop = loop
         self._rng = rng
+        self._random = rng.random
         self._next_descriptor = FIRST_DESCRIPTOR
         self._next_port = FIRST_PORT
         self.listeners: dict[Address, SimulatedSocket] = {}
@@ -81,6 +85,8 @@ class Network:
             deliver()
 
     def is_cut(self, source: str, target: str) -> bool:
+        if not self._cuts and not self.down:
+            return False
         return (source, target) in self._cuts or source in self.down or target in self.down
 
     def reset_connections(self, host: str, share: float) -> int:
@@ -115,7 +121,7 @@ class Network:
 
     def joins(self) -> bool:
         """Decide at random whether bytes arrive together with those that were sent at the same moment before them."""
-        return self._rng.random() < JOINED_SHARE
+        return self._random() < JOINED_SHARE
 
     def open_socket(self, process: Process) -> SimulatedSocket:
         """Return a new socket of a process. `close_sockets_of` closes it when the process ends."""
@@ -153,15 +159,17 @@ class Network:
         """Schedule `deliver` for the arrival of a message, which is after `not_before`, and return the time of arrival.
         If the link is cut then, the message waits until the link is restored.
         """
-        delay = MIN_DELAY_SECONDS + self._rng.expovariate(1 / TYPICAL_DELAY_SECONDS)
-        delay += self.delays.get(source, 0.0) + self.delays.get(target, 0.0)
-        arrival = max(self._loop.time() + delay, not_before + LEAST_GAP_SECONDS)
-        self._loop.call_outside(arrival, self._arrive, source, target, deliver)
+        # as `self._rng.expovariate(1 / TYPICAL_DELAY_SECONDS)`, without its call
+        delay = MIN_DELAY_SECONDS + -log(1.0 - self._random()) / DELAY_RATE
+        if self.delays:
+            delay += self.delays.get(source, 0.0) + self.delays.get(target, 0.0)
+        loop = self._loop
+        arrival = max(loop.time() + delay, not_before + LEAST_GAP_SECONDS)
+        loop.call_outside(arrival, self._arrive, source, target, deliver)
         return arrival
 
     def _arrive(self, source: str, target: str, deliver: Callable[[], None]) -> None:
-        waiting = self._stalled.get((source, target))
-        if waiting is not None or self.is_cut(source, target):
+        if (self._stalled and (source, target) in self._stalled) or self.is_cut(source, target):
             self._stalled.setdefault((source, target), []).append(deliver)
         else:
             deliver()
@@ -303,8 +311,11 @@ class SimulatedSocket:
         return self.sendmsg([data])
 
     def sendmsg(self, buffers: Iterable[Buffer], ancillary: Any = (), flags: int = 0) -> int:
-        self._check_writable()
-        data = b"".join(map(bytes, buffers))[: self._room]
+        if self._error or self.is_closed or not self.is_connected or self.peer is None:
+            self._check_writable()
+        data = b"".join(buffers)
+        if len(data) > (room := self._room):
+            data = data[:room]
         if not data:
             raise BlockingIOError(errno.EAGAIN, "the window is full")
         self._on_the_way += len(data)
@@ -314,7 +325,7 @@ class SimulatedSocket:
         else:
             pieces = self._last_sent = [data]
             self._last_sent_at = now
-            self._transmit(lambda: self._deliver(pieces))
+            self._transmit(partial(self._deliver, pieces))
         return len(data)
 
     def _check_open(self) -> None:
@@ -337,7 +348,7 @@ class SimulatedSocket:
         self.arrival = self._network.send_after_delay(self.local[0], self.remote[0], self.arrival, deliver)
 
     def _deliver(self, pieces: list[bytes]) -> None:
-        data = b"".join(pieces)
+        data = b"".join(pieces) if len(pieces) > 1 else pieces[0]
         pieces.clear()
         self._on_the_way -= len(data)
         peer = self.peer
@@ -356,25 +367,27 @@ class SimulatedSocket:
     # Receiving
 
     def recv_into(self, buffer: Buffer, nbytes: int = 0, flags: int = 0) -> int:
+        received = self._received
+        if not received:
+            return self._nothing_received() if len(memoryview(buffer)) else 0
         target = memoryview(buffer).cast("B")
-        filled = 0
-        while self._received and filled < len(target):
-            head = self._received[0]
-            part = head[: len(target) - filled]
-            target[filled : filled + len(part)] = part
-            filled += len(part)
-            if len(part) == len(head):
-                self._received.popleft()
+        room, filled = len(target), 0
+        while received and filled < room:
+            head = received[0]
+            size = len(head)
+            if size <= room - filled:
+                target[filled : filled + size] = head
+                received.popleft()
             else:
-                self._received[0] = head[len(part) :]
-        if filled:
-            self._received_bytes -= filled
-            if self.peer is not None and not self.peer.is_closed:
-                self._network.changed(self.peer)
-            return filled
-        if len(target) == 0:
-            return 0
-        return self._nothing_received()
+                size = room - filled
+                target[filled:] = head[:size]
+                received[0] = head[size:]
+            filled += size
+        self._received_bytes -= filled
+        peer = self.peer
+        if filled and peer is not None and not peer.is_closed:
+            self._network.changed(peer)
+        return filled
 
     def _nothing_received(self) -> int:
         self._check_open()

@@ -92,6 +92,8 @@ class World:
         self.timeline = Timeline(self.loop, directory)
         self._directory = bytes(directory)
         self._hash = hashlib.blake2b(digest_size=8)
+        self._links: dict[tuple[str, str], bytes] = {}
+        """The names of a sending and a receiving process, encoded for the hash."""
         self.messages = 0
         self.busy = asyncio.Event()
         """Set while clients work. Between the faults they rest, so that the time until the next ones costs little."""
@@ -194,7 +196,10 @@ class World:
 
     def _on_message(self, source: str, target: str, data: bytes) -> None:
         self.messages += 1
-        self._hash.update(TIME.pack(self.loop.time()) + f"{source} {target}".encode())
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = f"{source} {target}".encode()
+        self._hash.update(TIME.pack(self.loop.time()) + link)
         # the name of the directory differs from run to run
         self._hash.update(data.replace(self._directory, b"") if self._directory in data else data)
 

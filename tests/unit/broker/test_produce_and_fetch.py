@@ -11,6 +11,7 @@ import pytest
 from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce, produce_request, values
 
+from ottla.broker.handlers import fetch
 from ottla.broker.handlers.produce import COMPRESSED_AT_ONCE
 from ottla.broker.sessions import fetch_sessions
 from ottla.cluster.store.metadata_store import Delete
@@ -154,6 +155,43 @@ def test_fetch_without_records_is_empty_after_max_wait_ms(tmp_path: Path) -> Non
         response = await client.request(fetch_request(wait=20), 11)
         assert values(response) == []
         assert response.responses[0].partitions[0].error_code == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_waiting_fetch_does_not_read_again_without_news(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = 0
+
+    class CountedFetch(fetch.Fetch):
+        def read(self, *arguments: Any) -> Any:
+            nonlocal reads
+            reads += 1
+            return super().read(*arguments)
+
+    async def test(client: BrokerClient) -> None:
+        await create(client)
+        monkeypatch.setattr(fetch, "Fetch", CountedFetch)
+        waiting = asyncio.ensure_future(client.request(fetch_request(wait=15_000), 11))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        assert reads == 1
+        await produce(client, batch(b"a"))
+        assert values(await waiting) == [b"a"]
+
+    with_broker(test, tmp_path)
+
+
+def test_fetch_whose_connection_closes_before_it_waits_is_forgotten(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await create(client)
+        waiting = client.send(fetch_request(wait=15_000), 11)
+        partition = client.context.partitions.get(TopicPartition("t", 0))
+        assert partition is not None
+        assert partition._waiters
+        for callback in client.connection.on_close:
+            callback()
+        assert not partition._waiters
+        await waiting  # completes at once
 
     with_broker(test, tmp_path)
 

@@ -100,6 +100,18 @@ def test_concurrent_requests_share_one_connection() -> None:
     run(test)
 
 
+def test_request_on_an_open_connection_is_sent_at_once_without_a_task() -> None:
+    async def test() -> None:
+        async with serve_broker() as broker, interbroker_client({1: broker.image()}) as interbroker:
+            await beat(interbroker)
+            response = interbroker.send(1, HeartbeatRequest(), 1, timeout=5)
+            assert isinstance(response, asyncio.Future)
+            assert not isinstance(response, asyncio.Task)
+            assert (await response).error_code == 1
+
+    run(test)
+
+
 def test_long_request_of_one_purpose_does_not_delay_others() -> None:
     async def test() -> None:
         async with serve_broker() as broker, interbroker_client({1: broker.image()}) as interbroker:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -98,6 +98,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     if len(fetch_context.partitions) > READ_AT_ONCE:
         return fetch.wait()
     budget = Budget(fetch.max_bytes)
+    began = context.broker.clock.monotonic()
     results = fetch.read(fetch_context.partitions, budget)
     if fetch.is_disk_needed:
         return fetch.wait(results, budget)
@@ -105,7 +106,8 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     if request.max_wait_ms <= 0 or fetch.satisfied(results) or not fetch_context.partitions:
         return fetch.response(results)
     drop(results)
-    return fetch.wait()
+    fetch.watch(fetch_context.partitions)
+    return fetch.wait(read_seconds=context.broker.clock.monotonic() - began)
 
 
 class Fetch:
@@ -121,6 +123,7 @@ class Fetch:
         self._missing = 0
         self._more = False
         self._enough: asyncio.Event | None = None  # most fetches never wait
+        self._watched: list[Partition] = []
         self._is_reading = False
         """Whether partitions are being read. Data that arrives now may or may not be included."""
         state = request.replica_state
@@ -229,21 +232,27 @@ class Fetch:
         self._missing = self._request.min_bytes - size
         return self._missing <= 0 or self._more
 
-    async def wait(self, results: list[Result] | None = None, budget: Budget | None = None) -> FetchResponse:
+    async def wait(
+        self, results: list[Result] | None = None, budget: Budget | None = None, read_seconds: float | None = None
+    ) -> FetchResponse:
         """Wait until enough data has arrived, the timeout has passed, or the client has disconnected.
 
         Return the response.
 
         `results`: the partitions that were read within `budget` before others turned out not to be in the page cache.
+
+        `read_seconds`: the time that reading all partitions took, if `watch` was called right after it. Then they are
+        not read again before there is a notification.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
-        watched: list[Partition] = []
-        self._enough = asyncio.Event()
-        self._context.connection.on_close.append(self._on_gone)
         try:
-            if self._request.max_wait_ms > 0:
-                await self._watch(watched)
+            if read_seconds is not None:
+                await self._rest_after_read(read_seconds, deadline)
+            elif self._request.max_wait_ms > 0:
+                await self._watch_all()
+            else:
+                self.watch(())
             while True:
                 began = loop.time()
                 if results is None or budget is None:
@@ -255,23 +264,41 @@ class Fetch:
                 if self._is_gone or self.satisfied(results) or now >= deadline:
                     return await self._respond(results)
                 drop(results)
-                pause = 0.0 if self._is_follower else IDLE_FACTOR * (now - began)
-                await self._rest(min(deadline, now + pause), deadline)
+                await self._rest_after_read(now - began, deadline)
         finally:
-            if not self._is_gone:
-                self._context.connection.on_close.remove(self._on_gone)
-            for partition in watched:
-                partition.unwatch(self._on_news)
+            self._unwatch()
 
-    async def _watch(self, watched: list[Partition]) -> None:
-        """Register for notifications of all readable partitions."""
-        for at, item in enumerate(self._fetch_context.partitions):
+    async def _rest_after_read(self, seconds: float, deadline: float) -> None:
+        pause = 0.0 if self._is_follower else IDLE_FACTOR * seconds
+        await self._rest(min(deadline, asyncio.get_running_loop().time() + pause), deadline)
+
+    def watch(self, partitions: Iterable[tuple[PartitionKey, CachedPartition]]) -> None:
+        """Register for notifications of readable partitions, and of the end of the connection, which also ends the
+        registrations if `wait` has not begun by then.
+        """
+        if self._enough is None:
+            self._enough = asyncio.Event()
+            self._context.connection.on_close.append(self._on_gone)
+        for item in partitions:
             partition = self._partition(item)
             if partition is not None:
-                watched.append(partition)
+                self._watched.append(partition)
                 partition.watch(self._on_news, appends=self._is_follower)
-            if at % READ_AT_ONCE == READ_AT_ONCE - 1:
-                await asyncio.sleep(0)
+
+    async def _watch_all(self) -> None:
+        """Register for notifications of all partitions. If there are many, other requests are processed in between."""
+        partitions = self._fetch_context.partitions
+        self.watch(partitions[:READ_AT_ONCE])
+        for begin in range(READ_AT_ONCE, len(partitions), READ_AT_ONCE):
+            await asyncio.sleep(0)
+            self.watch(partitions[begin : begin + READ_AT_ONCE])
+
+    def _unwatch(self) -> None:
+        if not self._is_gone:
+            self._context.connection.on_close.remove(self._on_gone)
+        for partition in self._watched:
+            partition.unwatch(self._on_news)
+        self._watched.clear()
 
     async def _rest(self, earliest: float, deadline: float) -> None:
         """Wait for a notification, at most until `deadline`. Then wait until `earliest`, so that reading does not use
@@ -279,17 +306,20 @@ class Fetch:
         """
         assert self._enough is not None
         loop = asyncio.get_running_loop()
+        timer = loop.call_at(deadline, self._enough.set)
         try:
-            async with asyncio.timeout_at(deadline):
-                await self._enough.wait()
-        except TimeoutError:
-            return
+            await self._enough.wait()
+        finally:
+            timer.cancel()
         pause = earliest - loop.time()
         if pause > SHORTEST_PAUSE_SECONDS and not self._is_gone:
             await asyncio.sleep(pause)
 
     def _on_gone(self) -> None:
         self._is_gone = True
+        for partition in self._watched:
+            partition.unwatch(self._on_news)
+        self._watched.clear()
         if self._enough is not None:
             self._enough.set()
 

@@ -8,7 +8,7 @@ the caller knows whether and when that makes sense.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
@@ -36,8 +36,10 @@ REPLACED: Final = 0.85
 class RequestSender(Protocol):
     """Sends requests to other brokers. Implemented by `InterBrokerClient`."""
 
-    async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
-        """Send a request, and return the response. Raises KafkaError, also after `timeout` seconds.
+    def send(
+        self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = ""
+    ) -> Awaitable[R]:
+        """Send a request, and return its response. The awaitable raises KafkaError, also after `timeout` seconds.
 
         `purpose`: requests to a broker with different purposes use different connections.
         """
@@ -110,13 +112,26 @@ class InterBrokerClient:
         self._replaced: dict[Channel, None] = {}
         self._closed = False
 
-    async def send(self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = "") -> R:
-        """Send a request and return the response. `timeout` in seconds includes the time to connect.
+    def send(
+        self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = ""
+    ) -> Awaitable[R]:
+        """Send a request and return its response. `timeout` in seconds includes the time to connect.
 
-        Raises BrokerNotAvailableError if the broker is not alive or has no inter-broker listener, or this client is
-        closed; BrokerConnectionError if the broker cannot be reached; the error of a failed authentication; and
-        NetworkError or RequestTimedOutError if the broker may have handled the request.
+        On an open connection, the request is sent before the awaitable is awaited, and no task is needed.
+
+        The awaitable raises BrokerNotAvailableError if the broker is not alive or has no inter-broker listener, or this
+        client is closed; BrokerConnectionError if the broker cannot be reached; the error of a failed authentication;
+        and NetworkError or RequestTimedOutError if the broker may have handled the request.
         """
+        connection, broker = self._connections.get((broker_id, purpose)), self._broker(broker_id)
+        if connection is not None and broker is not None and connection.fits(self._address(broker)):
+            assert connection.channel is not None
+            return connection.channel.send(request, version, timeout)
+        return self._connect_and_send(broker_id, request, version, timeout, purpose)
+
+    async def _connect_and_send(
+        self, broker_id: int, request: Request[R], version: int, timeout: float, purpose: str
+    ) -> R:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         try:
@@ -224,9 +239,10 @@ class InterBrokerClient:
         """Return the broker's inter-broker listener, or else a listener with the same protocol; None if it has
         neither.
         """
-        by_name = (e for e in broker.endpoints if e.name == self._listener)
-        by_protocol = (e for e in broker.endpoints if e.protocol == self._protocol)
-        return next(by_name, None) or next(by_protocol, None)
+        for endpoint in broker.endpoints:
+            if endpoint.name == self._listener:
+                return endpoint
+        return next((endpoint for endpoint in broker.endpoints if endpoint.protocol == self._protocol), None)
 
     def _remove(self, broker_id: int) -> None:
         for key in [key for key in self._connections if key[0] == broker_id]:
