@@ -20,11 +20,18 @@ var Scorer = {
 };
 
 // Few pages repeat the words of this list, which fit all pages. The search ignores these words unless the query has no others.
-const COMMON_WORDS = /^(apache|can|do|does|example|how|i|kafka|my|ottla|python|should|using|what)$/i;
+const COMMON_WORDS = /^(apache|can|do|does|example|how|i|kafka|kafka-python|my|ottla|python|should|using|what)$/i;
 
 // Sphinx's search returns only pages that have all words of a query, so that a sentence or an error message finds nothing. Here
 // a page needs half of the words, each weighted by how rare it is.
 const NEEDED = 0.5;
+
+// The share of the title's words that the query has: "delete topic" is the title of one guide, and in those of others.
+const titleShare = (title, words) => {
+  const stemmer = new Stemmer();
+  const inTitle = splitQuery(title.toLowerCase()).filter((word) => !stopwords.has(word));
+  return inTitle.filter((word) => words.has(stemmer.stemWord(word))).length / Math.max(inTitle.length, 1);
+};
 
 const rankByWords = (matchesOf, words, pageCount) => {
   const pages = new Map();
@@ -44,7 +51,7 @@ const rankByWords = (matchesOf, words, pageCount) => {
     .filter((page) => page.covered >= NEEDED * total)
     .map(({ match, covered, score }) => {
       const place = GUIDE.test(match[0]) ? 2 : REFERENCE.test(match[0]) ? 0.5 : 1;
-      match[4] = (place * score * covered) / total ** 2;
+      match[4] = (place * (1 + titleShare(match[1], words)) * score * covered) / total ** 2;
       return match;
     });
 };

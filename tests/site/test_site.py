@@ -58,6 +58,22 @@ QUESTIONS = {
     "kafka consumer lag python": "measure-the-lag",
     "run kafka without docker": "start-a-cluster-on-one-machine",
     "how many partitions should a topic have": "add-partitions",
+    "kafka python consumer not receiving messages": "read-from-the-beginning",
+    "kafka-python poll returns empty": "read-from-the-beginning",
+    "difference between auto.offset.reset earliest and latest": "read-from-the-beginning",
+    "how to seek to a specific offset": "read-from-an-offset",
+    "consume messages from specific partition": "read-from-an-offset",
+    "how to get number of partitions of a topic": "list-and-describe-topics",
+    "how to list all topics python": "list-and-describe-topics",
+    "consumer group rebalancing too often": "process-records-slowly",
+    "CommitFailedError cannot be completed since the group has already rebalanced": "process-records-slowly",
+    "KafkaTimeoutError failed to update metadata after 60 secs": "find-out-why-a-client-cannot-connect",
+    "check if kafka broker is available from python": "find-out-why-a-client-cannot-connect",
+    "consumer timeout stop iteration when no more messages": "stop-at-the-end",
+    "consume one message at a time max_poll_records": "process-records-slowly",
+    "connect to kafka with ssl certificates python": "encrypt-connections",
+    "producer send does not deliver message": "flush-before-exit",
+    "increase number of partitions of existing topic": "add-partitions",
 }
 """Search terms from questions and issues about Kafka's Python clients → guide in docs/how-to."""
 TOP_RESULTS = 3
