@@ -219,11 +219,11 @@ def test_death_of_a_process_while_the_store_closes_is_not_a_failed_write(
                 closed = asyncio.create_task(store.close())
                 while not closing.is_set():
                     await asyncio.sleep(0.01)
-                # The event loop hears of the death in the same turn as of the end of its own session.
+                # The event loop notices the death and the end of its own session in the same iteration.
                 process.kill()
                 process.wait()
                 may_close.set()
-                time.sleep(0.5)
+                time.sleep(0.5)  # noqa: ASYNC251
                 await closed
                 await asyncio.sleep(0.01)
 
