@@ -1,6 +1,6 @@
 // Ranks the results of the site's search: guides to one task come first, long reference pages last. Their list is no guide.
 const GUIDE = /^how-to\/(?!index$)/;
-const REFERENCE = /^(how-to\/index$|api\/|adr\/|options$|glossary$|tools$|benchmarks$)/;
+const REFERENCE = /^(how-to\/index$|api\/|adr\/|options$|glossary$|tools$|benchmarks$|legacy$)/;
 
 var Scorer = {
   score: (result) => {
@@ -38,6 +38,7 @@ const rankByWords = (matchesOf, words, pageCount) => {
   let total = 0;
   for (const word of words) {
     const matches = matchesOf(word);
+    if (!matches.length) continue;  // no page has it
     const weight = Math.log(1 + pageCount / (matches.length + 1));
     total += weight;
     for (const match of matches) {

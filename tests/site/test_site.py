@@ -74,6 +74,9 @@ QUESTIONS = {
     "connect to kafka with ssl certificates python": "encrypt-connections",
     "producer send does not deliver message": "flush-before-exit",
     "increase number of partitions of existing topic": "add-partitions",
+    "UnicodeDecodeError when decoding message value": "skip-unreadable-records",
+    "kafka monitoring grafana": "watch-a-broker-with-prometheus",
+    "how to mock kafka in unit tests": "test-with-pytest",
 }
 """Search terms from questions and issues about Kafka's Python clients → guide in docs/how-to."""
 TOP_RESULTS = 3
