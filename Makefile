@@ -77,7 +77,7 @@ docs:  ## regenerate the tables in docs/, the dashboards in monitoring/, the typ
 	@$(PY) -m scripts.tables && $(PY) -m scripts.dashboards && $(PY) -m scripts.option_types && $(PY) -m scripts.public_api
 
 site:  ## the documentation as a site in build/site
-	@scripts/setup.sh all dev interop
+	@scripts/setup.sh schemas site
 	@.venv/bin/sphinx-build -q -W --keep-going -b dirhtml docs build/site
 	@echo "build/site is complete; to read it: $(PY) -m http.server --bind 127.0.0.1 --directory build/site"
 

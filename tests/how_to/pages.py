@@ -1,7 +1,7 @@
 """Runs the code of a page of docs/how-to: its Python in this process, its commands in bash.
 
 Comments in a page, which readers do not see, prepare data (`<!-- setup`) and check results (`<!-- check`). A `text`
-block after commands is their expected output.
+block after commands is their expected output, without spaces at the ends of lines.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def run_page(name: str, bootstrap_servers: str, directory: Path, replace: Mappin
         elif language == "sh":
             printed = run_commands(code, directory)
         elif language == "text":
-            assert printed.splitlines() == source.splitlines()
+            assert [line.rstrip() for line in printed.splitlines()] == source.splitlines()
 
 
 def run_python(code: CodeType, namespace: dict[str, object]) -> None:

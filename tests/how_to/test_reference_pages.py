@@ -22,7 +22,7 @@ RUN = ("admin", "asyncio", "clients", "consumer", "metrics", "producer", "share-
 TESTED_ELSEWHERE = {
     "README": "tests/interop/clients/test_examples.py and tests/spark/test_first_use.py",
     "index": "tests/unit/docs/test_tutorial.py",
-    "tutorial": "tests/unit/docs/test_tutorial.py",
+    "tutorial": "tests/unit/docs/test_tutorial.py; its commands by test_tutorial_commands.py",
     "testing": "tests/unit/docs/test_testing_page.py",
     "legacy": "tests/interop/clients/test_ottla_zookeeper_consumer.py, which has a ZooKeeper",
     "pipeline": "tests/unit/pipelines/declarative/test_projects.py runs the project that it shows a part of",
@@ -134,6 +134,19 @@ def test_commands_of_the_pages_parse(capsys: pytest.CaptureFixture[str]) -> None
                     wrong[f"{page.name}: {line}"] = capsys.readouterr().err.splitlines()[-1]
     assert not wrong
     assert len(lines) > 60
+
+
+def test_each_topic_is_created_by_one_command() -> None:
+    """A reader who follows several pages with one broker would find another topic than the page describes."""
+    pages = [*sorted(DOCS.glob("*.md")), *sorted((DOCS / "how-to").glob("*.md"))]
+    created = [
+        match[1]
+        for page in pages
+        for line in commands(page)
+        if "topics " in line and "--create" in line and (match := re.search(r"--topic ([\w.-]+)", line))
+    ]
+    assert sorted({name for name in created if created.count(name) > 1}) == []
+    assert len(created) > 10
 
 
 def test_properties_of_the_pages_are_configs_of_a_broker(caplog: pytest.LogCaptureFixture) -> None:

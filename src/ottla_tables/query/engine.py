@@ -32,6 +32,9 @@ log: Final = logging.getLogger("ottla.tables")
 ATTEMPTS: Final = 10
 """Maximum number of attempts of a query whose files are renamed or deleted while it runs."""
 MISSING_TABLE: Final = re.compile(r"^Catalog Error: Table with name (.+) does not exist!")
+MISSING_COLUMN: Final = re.compile(r"^Binder Error: Referenced column .+ not found in FROM clause!")
+WITHOUT_FIELDS: Final = ("bytes", "text")
+"""Values of ottla.table.schema with which the fields of values are no columns."""
 FETCH_ROWS: Final = 10_000
 TOMBSTONE: Final = "ottla_is_tombstone"
 
@@ -72,13 +75,17 @@ class QueryEngine:
                 if attempt == ATTEMPTS - 1:
                     raise TableError(f"files of a table cannot be read: {error}") from error
             except duckdb.Error as error:
-                raise TableError(self._described(str(error))) from error
+                raise TableError(self._described(str(error), sql)) from error
         raise AssertionError("unreachable")
 
-    def _described(self, message: str) -> str:
+    def _described(self, message: str, sql: str) -> str:
         """Return DuckDB's message about a query. If a table is missing, return instead that the topic does not exist,
-        with the most similar name of a topic.
+        with the most similar name of a topic. If a column is missing, add which topics have no columns for fields.
         """
+        if MISSING_COLUMN.search(message):
+            with duckdb.connect() as connection:
+                topics = self._topics_in(connection, sql)
+            return "\n".join([message, *(hint for topic in topics if (hint := _hint_about_fields(topic)))])
         missing = MISSING_TABLE.search(message)
         if missing is None:
             return message
@@ -99,6 +106,16 @@ class QueryEngine:
         tables = {name.lower() for name in _tables_in(connection, sql)}
         topics = [name for name in self._lookup.names() if {name.lower(), table_name(name).lower()} & tables]
         return self._lookup.topics(topics, all_formats=True) if topics else []
+
+
+def _hint_about_fields(topic: TableTopic) -> str | None:
+    schema = topic.config.ottla_table_schema
+    if schema not in WITHOUT_FIELDS:
+        return None
+    return (
+        f"topic {topic.name} has ottla.table.schema={schema}, with which the fields of its values are no columns; "
+        "they are with json or registry"
+    )
 
 
 def _tables_in(connection: Any, sql: str) -> set[str]:

@@ -104,6 +104,16 @@ def test_asyncio_admin_client_creates_and_describes_topics() -> None:
     asyncio.run(test())
 
 
+def test_created_topic_is_printed_without_its_configs() -> None:
+    with Broker() as node, KafkaAdminClient(bootstrap_servers=node.bootstrap_servers) as admin:
+        (topic,) = admin.create_topics([NewTopic("t", 2, 1)]).values()
+    assert topic.configs is not None
+    assert repr(topic) == (
+        f"CreatedTopic(name='t', topic_id={topic.topic_id!r}, num_partitions=2, replication_factor=1, "
+        f"configs=<{len(topic.configs)} configs>)"
+    )
+
+
 # Routing, retries and timeouts
 
 

@@ -199,6 +199,38 @@ def test_death_of_a_process_deletes_its_ephemeral_znodes_at_once(tmp_path: Path)
     asyncio.run(test())
 
 
+def test_death_of_a_process_while_the_store_closes_is_not_a_failed_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    closing, may_close = threading.Event(), threading.Event()
+    end_session = SqliteTree.end_session
+
+    def end_session_later(tree: SqliteTree, *arguments: Any) -> Any:
+        closing.set()
+        assert may_close.wait(30)
+        return end_session(tree, *arguments)
+
+    async def test() -> None:
+        async with stores(tmp_path, 1, session_timeout_ms=60_000) as (store,):
+            with other_process(tmp_path, 60_000) as process:
+                while not store.has_peers:
+                    await asyncio.sleep(0.01)
+                monkeypatch.setattr(SqliteTree, "end_session", end_session_later)
+                closed = asyncio.create_task(store.close())
+                while not closing.is_set():
+                    await asyncio.sleep(0.01)
+                # The event loop notices the death and the end of its own session in the same iteration.
+                process.kill()
+                process.wait()
+                may_close.set()
+                time.sleep(0.5)  # noqa: ASYNC251
+                await closed
+                await asyncio.sleep(0.01)
+
+    asyncio.run(test())
+    assert caplog.messages == []
+
+
 def test_sessions_of_dead_processes_are_removed_by_the_next_process(tmp_path: Path) -> None:
     async def test() -> None:
         async with stores(tmp_path, 1) as (store,):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,3 +32,14 @@ def run_blocks(page: Path, namespace: dict[str, object]) -> None:
         if block.language == "python" and not re.match(r"# \w+\.py\n", block.source):
             source = "\n" * (block.line - 1) + block.source
             exec(compile(source, page, "exec"), namespace)
+
+
+def outputs(page: Path, language: str) -> list[tuple[str, str]]:
+    """Return each block in this language with the `text` block that directly follows it: the output on the page."""
+    blocks = code_blocks(page)
+    return [
+        (code.source, output.source)
+        for code, output in pairwise(blocks)
+        if (code.language, output.language) == (language, "text")
+        and output.line == code.line + code.source.count("\n") + len(("```", "", "```text"))
+    ]

@@ -63,6 +63,23 @@ def test_query_during_produce_and_flush_is_exact_to_an_offset(broker: Broker, tm
                 thread.join()
 
 
+def test_query_of_a_field_of_a_topic_without_columns_for_fields_names_the_config(
+    broker: Broker, tmp_path: Path
+) -> None:
+    with table_world(broker, "flat", tmp_path, format="parquet") as world:
+        world.send(b'{"item": "tea"}')
+        with pytest.raises(TableError, match="topic flat has ottla.table.schema=bytes, .* with json or registry"):
+            engine(world).run("select item from flat")
+
+
+def test_query_of_a_missing_field_does_not_blame_the_schema(broker: Broker, tmp_path: Path) -> None:
+    with table_world(broker, "fields", tmp_path, format="parquet", schema="json") as world:
+        world.send(b'{"item": "tea"}')
+        with pytest.raises(TableError) as failed:
+            engine(world).run("select items from fields")
+        assert "ottla.table.schema" not in str(failed.value)
+
+
 def test_query_joins_topics_with_and_without_a_table(broker: Broker, tmp_path: Path) -> None:
     with table_world(broker, "left.one", tmp_path, format="delta") as world:
         world.admin.create_topics([NewTopic("right-one", 1, 1)], wait_for_metadata=True)

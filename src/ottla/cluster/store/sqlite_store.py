@@ -428,7 +428,8 @@ class SqliteMetadataStore:
             try:
                 await work
             except (KafkaError, OSError) as error:
-                self._on_failed_write(error)
+                if self._writer is not None:  # otherwise the store was closed meanwhile, and there is no write to retry
+                    self._on_failed_write(error)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)

@@ -65,6 +65,14 @@ class CreatedTopic(NamedTuple):
     replication_factor: int
     configs: dict[str, ConfigEntry] | None
 
+    def __repr__(self) -> str:
+        """Leave out the configs, of which there are about fifty."""
+        configs = None if self.configs is None else f"<{len(self.configs)} configs>"
+        return (
+            f"CreatedTopic(name={self.name!r}, topic_id={self.topic_id!r}, num_partitions={self.num_partitions}, "
+            f"replication_factor={self.replication_factor}, configs={configs})"
+        )
+
 
 class TopicListing(NamedTuple):
     """A topic's name and id, and whether it is internal, such as __consumer_offsets."""
