@@ -49,7 +49,8 @@ def directory_name(tp: TopicPartition) -> str:
 def parse_directory_name(name: str) -> TopicPartition | None:
     """Return the partition to which a directory belongs, or None if the name is not that of a partition's directory.
 
-    Unlike Kafka, which parses t-007, accept no leading zeros: two directories could have the same partition.
+    Unlike Kafka, which parses t-007, accept no leading zeros: otherwise two directories could belong to the same
+    partition.
     """
     topic, _, partition = name.rpartition("-")
     if not (partition.isascii() and partition.isdigit() and len(partition) < 11) or partition != str(int(partition)):

@@ -481,8 +481,11 @@ class SchemaRegistry:
 
 
 def _populated(request: StoredSchema, versions: Sequence[StoredSchema], config: Mapping[str, Any]) -> StoredSchema:
-    """Return a schema with the metadata and rules that it lacks: first those of the latest version, then the defaults
-    and overrides of the config. If its text is empty, use the schema of the latest version.
+    """Return a schema completed for registration.
+
+    It inherits metadata and rules that it lacks from the latest version, then gets the defaults of the config for those
+    that are still missing, and the overrides of the config, which replace its own. An empty text stands for the schema
+    of the latest version; raises RestError if there is none.
     """
     latest = versions[-1] if versions else None
     if not request.schema.strip():

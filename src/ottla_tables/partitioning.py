@@ -87,7 +87,7 @@ def identity_fields(schema: Any, partition_by: Sequence[str]) -> tuple[Partition
 
 def split(batch: Any, fields: Sequence[PartitionField]) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Split a batch by its partition values. Yield each combination of values, with the rows that have it, in their
-    order.
+    original order.
     """
     if not fields:
         yield (), batch

@@ -242,8 +242,8 @@ COMMAND = Command(
         ),
         Option(
             "--brokers N",
-            "number of brokers on this machine (default: ottla.brokers, or 1). Several brokers are processes with "
-            "separate directories and consecutive ports; 0: one per CPU core",
+            "number of brokers on this machine; 0: one per CPU core (default: ottla.brokers, or 1). Each of several "
+            "brokers is a process with its own directories; their ports are consecutive",
         ),
         Option(
             "--log-level",

@@ -345,7 +345,7 @@ class BrokerConfig(
         None,
         nullable(text),
         "The broker's rack or availability zone, for replica placement and fetching from the nearest replica. Not "
-        "set: none; with several ottla.brokers, the machine's name.",
+        "set: none; if ottla.brokers starts several brokers, the machine's name.",
     )
     zookeeper_connect = Option[str | None](
         None,
@@ -761,8 +761,8 @@ class BrokerConfig(
     log_cleaner_io_buffer_load_factor = Option(
         0.9,
         number(0, 1),
-        "Share of log.cleaner.dedupe.buffer.size, from 0 to 1, that the cleaner fills with keys in one pass. With a "
-        "higher one, a log is compacted in fewer passes.",
+        "Maximum share, from 0 to 1, of a cleaner thread's part of log.cleaner.dedupe.buffer.size that is filled with "
+        "keys in one pass. With a higher share, a log is compacted in fewer passes.",
     )
     log_cleaner_io_max_bytes_per_second = Option(
         1.7976931348623157e308,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def url(value: Any) -> str:
-    """Check a URL with the scheme http, https or file."""
+    """Check that a value is a URL with the scheme http, https or file, and return it."""
     from urllib.parse import urlsplit  # imported here, as few programs use tokens
 
     parts = urlsplit(text(value))

@@ -174,7 +174,7 @@ class FetchResponse(NamedTuple):
         return self.data[TopicPartition(topic, partition)].error_code
 
     def high_watermark(self, topic: str, partition: int) -> int:
-        """Return the offset after the last committed message of the partition."""
+        """Return the offset after the last committed message of the partition; -1 if the partition has an error."""
         return self.data[TopicPartition(topic, partition)].high_watermark
 
     def message_set(self, topic: str, partition: int) -> tuple[MessageAndOffset, ...]:

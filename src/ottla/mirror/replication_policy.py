@@ -28,7 +28,7 @@ class ReplicationPolicy:
     def source_of(self, topic: str) -> str | None:
         """Return the alias of the cluster that a topic was copied from; None if it is not a copy.
 
-        Any topic with the separator in its name counts as a copy.
+        Any topic counts as a copy if its name has the separator and something after it.
         """
         source, _, upstream = topic.partition(self._separator)
         return source if upstream else None

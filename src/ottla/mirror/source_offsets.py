@@ -30,7 +30,7 @@ def offset_value(offset: int) -> bytes:
 
 
 def next_offsets(source: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> dict[TopicPartition, int]:
-    """Return the next offset to copy of each partition. `records`: keys and values in the order of the log.
+    """Return, for each partition, the next offset to copy. `records`: keys and values in the order of the log.
 
     Records of other clusters and connectors are ignored. A tombstone, or a value without an offset, removes the offset
     of its partition.

@@ -87,7 +87,7 @@ class ProtobufDeserializer:
         self._class = message_class
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Return the message of serialized bytes; None for None. Raises ValueError if they are malformed."""
+        """Return the message that the bytes contain; None for None. Raises ValueError if the bytes are malformed."""
         if data is None:
             return None
         from google.protobuf.message import DecodeError

@@ -54,7 +54,9 @@ class Index:
         self._unwritten = False
         """Whether the entries in memory differ from those in the file."""
         self.is_built = False
-        """Whether this process has added all entries, so that they match the log."""
+        """Whether all entries were added since the index was created or opened, so that they match the log. False if
+        entries were read from a file, which may not match.
+        """
         self._synced = SyncedFile(path)
 
     def create(self) -> None:

@@ -539,7 +539,7 @@ class LogDir:
         trace = because if isinstance(because, Exception) and not isinstance(because, errors.KafkaError) else None
         reason = str(because) or type(because).__name__
         log.error(
-            "Compaction of %s failed; it is not compacted again until this broker restarts: %s",
+            "Compaction of %s failed; it is not compacted again in this log directory until the broker restarts: %s",
             tp,
             reason,
             exc_info=trace,

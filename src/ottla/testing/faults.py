@@ -339,7 +339,7 @@ class Faults:
 
     def report(self, fault: Fault, error: Exception) -> None:
         """Record that a fault could not be applied, for `check`."""
-        self._failures.append(f"{fault!r} failed: {error or type(error).__name__}")
+        self._failures.append(f"{fault!r} failed: {str(error) or type(error).__name__}")
 
     def require_cluster(self, step: str) -> None:
         """Raise ConfigurationError if there is only one broker."""

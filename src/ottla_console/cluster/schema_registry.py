@@ -88,12 +88,12 @@ class SchemaRegistry:
                 decoder = await asyncio.to_thread(self._decoder, schema_id)
         except Exception as error:  # also errors of parsers: an unusable schema is treated as missing
             log.info(
-                "Cannot get schema %s from %s; its records are shown without decoding, and the next attempt is made "
-                "after %g s: %s",
+                "Cannot load schema %s from %s; records with it are shown without decoding, and it is requested again "
+                "after %g s at the earliest: %s",
                 schema_id,
                 self._url,
                 RETRY_SECONDS,
-                error or type(error).__name__,
+                str(error) or type(error).__name__,
             )
             _add(self._failed, schema_id, time.monotonic() + RETRY_SECONDS)
         else:

@@ -18,7 +18,9 @@ from ottla_console.web.texts import parsed_time
 MAX_BYTES: Final = 8 * 1024 * 1024
 """The maximum size of a file. Larger files are reported as unreadable."""
 SILENT_MS: Final = 30_000
-"""The time in milliseconds without an update after which a process is considered dead. It writes every five seconds."""
+"""The time in milliseconds without an update after which a process is considered dead. A live process writes at least
+about every five seconds.
+"""
 KILLED: Final = "no report"
 
 

@@ -258,7 +258,8 @@ COMMAND = Command(
                 Flag("--demo", "start a broker and fill it with the project's sample data"),
                 Option(
                     "--refresh A,B",
-                    "update only these tables, and write to no sink",
+                    "update only these tables and those of --full-refresh, and write to no sink; an interrupted full "
+                    "refresh is repeated first",
                     _names,
                     action="extend",
                     default=[],

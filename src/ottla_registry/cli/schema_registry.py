@@ -119,8 +119,9 @@ COMMAND = Command(
         ),
         Option(
             "--users FILE",
-            "file with one user per line, as name:role:hash, from `ottla console --hash-password`; viewers read, "
-            "editors register schemas, admins also delete and configure (default: every client is an admin)",
+            "file with one user per line, as name:role:hash; `ottla console --hash-password` prints the hash. Viewers "
+            "read, editors also register schemas, and admins also delete and configure (default: every client is an "
+            "admin)",
             Path,
         ),
         Option("--tls-cert FILE", "certificate chain (PEM) for https"),

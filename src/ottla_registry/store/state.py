@@ -42,10 +42,10 @@ class RegistryState:
     def _apply(self, key: Mapping[str, Any], document: dict[str, Any] | None) -> None:
         subject = key.get("subject") or None
         match key["keytype"]:
-            case "SCHEMA":
+            case "SCHEMA" if document is None:
                 self._remove(key["subject"], int(key["version"]))
-                if document is not None:
-                    self._add(parse_schema(document))
+            case "SCHEMA":
+                self._add(parse_schema(document), (key["subject"], int(key["version"])))
             case "CONFIG":
                 _replace(self.configs, subject, None if document is None else _settings(document))
             case "MODE":
@@ -66,8 +66,11 @@ class RegistryState:
             case other:
                 log.warning("Ignoring a record of the schemas topic with unknown keytype=%s: %s", other, key)
 
-    def _add(self, schema: StoredSchema) -> None:
+    def _add(self, schema: StoredSchema, replaced: tuple[str, int] | None = None) -> None:
+        """Add a version, after removing the `replaced` one, unless the new one is malformed."""
         context, guid = context_of(schema.subject), schema.guid  # which raises if the metadata are malformed
+        if replaced is not None:
+            self._remove(*replaced)
         self._subjects.setdefault(schema.subject, {})[schema.version] = schema
         self._ids.setdefault((context, schema.id), {})[schema.subject, schema.version] = schema
         self._guids.setdefault(guid, {})[schema.subject, schema.version] = schema

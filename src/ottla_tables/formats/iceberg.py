@@ -304,10 +304,11 @@ class IcebergTable:
             raise CommitConflictError(f"{'.'.join(self._identifier)} was changed by another writer")
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete snapshots before this time, except the newest one, and the files that only they use."""
+        """Delete the snapshots before this time that no branch or tag refers to, and the files that only they use."""
         before = self._table.metadata
         limit = datetime.fromtimestamp(older_than_ms / 1000, UTC)
-        expired = [s for s in before.snapshots[:-1] if s.timestamp_ms < older_than_ms]
+        kept = {reference.snapshot_id for reference in before.refs.values()}
+        expired = [s for s in before.snapshots if s.timestamp_ms < older_than_ms and s.snapshot_id not in kept]
         if not expired:
             return
         obsolete = _files(self._table, expired)

@@ -1,1 +1,1 @@
-"""Reads of tables with Spark's format("ottla")."""
+"""Reading tables with Spark's format("ottla")."""

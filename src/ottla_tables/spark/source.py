@@ -106,7 +106,7 @@ class LastKeys:
 
 
 LAST_KEYS: Final = LastKeys()
-"""The keys that this process has read last: a worker runs one task at a time, but many tasks of a query."""
+"""The keys that this process read last. A worker runs many tasks of a query, one after another."""
 
 
 class TableSource:

@@ -67,8 +67,10 @@ def lacks(own: Any, other: Any, *, widens: bool = True) -> bool:
 
 
 def column_type(kind: Any) -> Any:
-    """Return the type of a column for values of type `kind`: the same, except that timestamps have microseconds, as in
-    all table formats.
+    """Return the type of a column for values of type `kind`.
+
+    Timestamps are in microseconds, as in all tables that Ottla writes. Large lists become lists, and fields within
+    structures and lists are nullable.
     """
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)

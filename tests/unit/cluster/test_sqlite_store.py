@@ -302,7 +302,7 @@ def test_heartbeats_continue_after_a_failed_read(
 
     asyncio.run(test())
     # once for each store that has failed, however often
-    outages = caplog.text.count("cannot be read; retrying")
+    outages = caplog.text.count("cannot be read; reading again soon")
     assert 1 <= outages <= 2
     assert 1 <= caplog.text.count("can be read again, after") <= outages
 
@@ -331,7 +331,7 @@ def test_failed_write_is_logged_once_and_so_is_the_end_of_the_failure(
     asyncio.run(test())
     lines = [message for message in caplog.messages if "metadata store" in message]
     assert [re.sub(r"store \S+|\d\.\d s", "…", line) for line in lines] == [
-        "The metadata … cannot be written; retrying: disk is full",
+        "The metadata … cannot be written; changes fail until a test write succeeds: disk is full",
         "The metadata … can be written again, after …",
     ]
 
@@ -354,7 +354,7 @@ def test_end_of_a_write_failure_is_detected_without_another_change(
                     await asyncio.sleep(0.01)
 
     asyncio.run(test())
-    assert caplog.text.count("cannot be written; retrying") == 1
+    assert caplog.text.count("cannot be written; changes fail") == 1
     assert caplog.text.count("can be written again, after") == 1
 
 

@@ -57,7 +57,7 @@ def test_registration_in_an_outage_of_the_store_is_logged_once(caplog: pytest.Lo
         return registration.renew()
 
     (line,) = warnings_in_an_outage(caplog, renew)
-    assert line.startswith("Cannot register broker 1 again; retrying in 0.1 s: ")
+    assert line.startswith("Cannot register broker 1 again, so the cluster considers it dead; retrying in 0.1 s: ")
 
 
 def test_elections_in_an_outage_of_the_store_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:

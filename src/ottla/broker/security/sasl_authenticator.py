@@ -46,7 +46,10 @@ class SaslMechanism(Protocol):
     claimed: str
     """The user that the client claims to be; empty if it is unknown."""
     expires: float | None
-    """The time when the authentication expires, in seconds since 1970; None: according to the listener's configs."""
+    """The time when the client's token expires, in seconds since 1970; None if it does not expire.
+
+    The listener's configs may end the session earlier.
+    """
     by_token: bool
     """Whether the client authenticates with a delegation token."""
 

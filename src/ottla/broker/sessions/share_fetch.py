@@ -83,7 +83,7 @@ class SharePartitionReader:
         self._committed_only = options.share_isolation_level == READ_COMMITTED
         self._renews = options.share_renew_acknowledge_enable
         self._remote: dict[tuple[Partition, int], Batches] = {}
-        """Batches that were read from remote storage, by partition and the offset that was read."""
+        """Batches that were read from remote storage, by partition and the offset from which they were read."""
 
     def partition(self, tip: TopicIdPartition) -> Partition:
         """Return the partition; raise if it is unknown, unauthorized, or led by another broker."""

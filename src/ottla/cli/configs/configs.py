@@ -90,7 +90,10 @@ COMMAND = AdminCommand(
             actions="alter",
         ),
         Option(
-            "--delete-config K,K", "names of configs to remove, so that their defaults apply again", actions="alter"
+            "--delete-config K,K",
+            "names of configs, quotas or SCRAM credentials to remove; for a config, the inherited or default value "
+            "applies again",
+            actions="alter",
         ),
         Flag("--force", "accepted for compatibility with Kafka's tool; this command never asks for confirmation"),
         Flag("--json", "print JSON instead of text", actions="describe"),

@@ -162,7 +162,7 @@ COMMAND = Command(
         Option("--threads N", "number of share consumers, each in a separate thread", int, default=1),
         Option(
             "--fetch-size BYTES",
-            "max.partition.fetch.bytes, which has no effect on share consumers",
+            "value of max.partition.fetch.bytes; no effect, because share consumers do not use it",
             int,
             default=FETCH_BYTES,
         ),

@@ -383,7 +383,8 @@ COMMAND = Command(
         ),
         Flag(
             "--skip-record-metadata",
-            "print only keys and values of records, not offsets, times or sizes; control records are empty lines",
+            "leave out offsets, times, sizes and header names of records, but not of batches; keys and values remain "
+            "with --print-data-log or a decoder; control records are empty lines",
         ),
         Flag("--offsets-decoder", "print records of __consumer_offsets as JSON"),
         Flag("--transaction-log-decoder", "print records of __transaction_state as JSON"),

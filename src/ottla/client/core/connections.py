@@ -217,7 +217,9 @@ class Connections:
                 failures[f"{host}:{port}"] = error
         for server, failure in failures.items():
             if names:
-                log.warning("Cannot resolve %s of bootstrap.servers; using only the other servers: %s", server, failure)
+                log.warning(
+                    "Cannot resolve %s of bootstrap.servers; using only those that can be resolved: %s", server, failure
+                )
             else:
                 log.warning("Cannot resolve %s of bootstrap.servers; each request tries again: %s", server, failure)
         if names:

@@ -83,7 +83,9 @@ def synchronous(
 def in_io_thread(
     method: Callable[Concatenate[Client, P], T],
 ) -> Callable[Concatenate[SynchronousClient[Client], P], T]:
-    """Return a version, callable in any thread, of a method that may only be called in the event loop."""
+    """Return a synchronous version of a method that may only be called in the event loop. It may be called in any
+    thread but the I/O thread.
+    """
 
     @functools.wraps(method)
     def call(self: SynchronousClient[Client], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -87,7 +87,10 @@ class Registration:
                 await self._register(self._broker)
             except MetadataStoreError as error:
                 failures_log.warning(
-                    "Cannot register broker %d again; retrying in %g s: %s", self._broker.id, RETRY_SECONDS, error
+                    "Cannot register broker %d again, so the cluster considers it dead; retrying in %g s: %s",
+                    self._broker.id,
+                    RETRY_SECONDS,
+                    error,
                 )
                 await asyncio.sleep(RETRY_SECONDS)
                 continue

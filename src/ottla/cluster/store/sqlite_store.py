@@ -71,7 +71,8 @@ class Outages:
         self._errors[what] = error
         if what not in self._since:
             self._since[what] = time.monotonic()
-            log.warning("The metadata store %s cannot be %s; retrying: %s", self._path, what, error)
+            follows = "reading again soon" if what == "read" else "changes fail until a test write succeeds"
+            log.warning("The metadata store %s cannot be %s; %s: %s", self._path, what, follows, error)
 
     def worked(self, what: str) -> None:
         """Record a success, and log it if it ends an outage. `what`: "read" or "written"."""

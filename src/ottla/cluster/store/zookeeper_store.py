@@ -59,8 +59,8 @@ REPORT_SECONDS: Final = 30.0
 CONNECTED_CHECK_SECONDS: Final = 0.005
 """Interval in seconds at which a starting broker checks whether it is connected."""
 RETRY_SECONDS: Final = 0.05
-"""Delay in seconds before a call is repeated after the connection was lost, and kazoo's first delay before it connects
-again, which grows up to a second.
+"""Delay in seconds before a call is repeated after the connection was lost. Also kazoo's first delay before it connects
+again; later ones grow to at most a second.
 """
 
 
@@ -439,7 +439,7 @@ class ZooKeeperMetadataStore:
             for listener in self._listeners:
                 self._start(listener())
         else:
-            log.info("Connected to ZooKeeper at %s again, with the same session 0x%x", self._connect, before)
+            log.info("Reconnected to ZooKeeper at %s with the same session 0x%x", self._connect, before)
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

@@ -152,7 +152,7 @@ class SharePartitionManager:
         del self._loading[key]
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            log.warning("Cannot read the state of share partition %s; clients have to retry: %s", key, error)
+            log.warning("Cannot load share partition %s; clients have to retry: %s", key, error)
 
     async def _write_all(self, key: ShareKey, led: LoadedPartition) -> None:
         try:

@@ -161,7 +161,7 @@ class SimpleConsumer:
     # Offsets of a group
 
     def commit_offsets(self, request: api.OffsetCommitRequest) -> api.OffsetCommitResponse:
-        """Commit offsets of a group. Errors are in the response."""
+        """Commit offsets of a group. Errors of partitions are in the response."""
         by_partition = {
             tp: offset_commit.OffsetCommitRequestPartition(
                 partition_index=tp.partition, committed_offset=offset.offset, committed_metadata=offset.metadata

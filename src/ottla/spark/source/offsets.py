@@ -61,7 +61,8 @@ class OffsetRange(NamedTuple):
 
 
 def resolve(bound: OffsetRangeLimit, partitions: frozenset[TopicPartition], lookup: Lookup, option: str) -> Offsets:
-    """Return an offset for each partition. Raises ConfigurationError, which names the option, if that is not possible.
+    """Return an offset for each partition. Raises ConfigurationError, which names the option, if
+    `bound` does not give an offset for each.
 
     `option`: startingOffsets or endingOffsets. The names of the options with timestamps are derived from it.
     """

@@ -27,7 +27,7 @@ class Timers:
     join: float = NEVER
     sync: float = NEVER
     reported: Any = None
-    """The partitions or tasks that the member last reported to own; None if it has not reported any."""
+    """The partitions or tasks that the member last reported as its own; None if it has not reported any."""
     resend: float = NEVER
     """The time from which the assignment is sent again if the member has not reported that it owns it."""
 
