@@ -100,12 +100,26 @@ def test_invalid_acknowledgement_changes_nothing(ranges: AcknowledgedRange, erro
     assert shared.slots[1].state is RecordState.ACQUIRED
 
 
-def test_acknowledgement_before_the_start_offset_is_ignored() -> None:
+def test_record_that_another_member_has_accepted_cannot_be_acknowledged() -> None:
     shared = new_share_partition()
     shared.acquire("a", 0, 2, 9, 0)
-    shared.acknowledge("a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
-    shared.acknowledge("a", [AcknowledgedRange(0, 2, [ACCEPT, ACCEPT, RELEASE])], 0)
-    assert (shared.start, shared.slots[2].state) == (2, RecordState.AVAILABLE)
+    shared.expire(30)
+    shared.acquire("b", 0, 2, 9, 30)
+    shared.acknowledge("b", [AcknowledgedRange(0, 1, [ACCEPT])], 31)
+    assert shared.start == 2
+    for kind in (ACCEPT, RELEASE, REJECT, RENEW):
+        with pytest.raises(InvalidRecordStateError):
+            shared.acknowledge("a", [AcknowledgedRange(0, 1, [kind])], 32)
+    with pytest.raises(InvalidRecordStateError):
+        shared.acknowledge("b", [AcknowledgedRange(1, 2, [ACCEPT])], 32)
+    assert shared.slots[2].state is RecordState.ACQUIRED
+
+
+def test_record_that_was_accepted_under_another_leader_cannot_be_acknowledged() -> None:
+    shared = new_share_partition()
+    shared.restore(8, [])
+    with pytest.raises(InvalidRecordStateError):
+        shared.acknowledge("a", [AcknowledgedRange(0, 2, [RELEASE, ACCEPT, ACCEPT])], 0)
 
 
 def test_acquisition_lock_expires_unless_renewed() -> None:
@@ -155,6 +169,41 @@ def test_records_deleted_from_the_log_are_archived() -> None:
     assert sorted(shared.slots) == [2, 3]
     shared.archive_before(100)
     assert (shared.start, shared.end, shared.slots) == (100, 100, {})
+
+
+def test_acquired_records_deleted_from_the_log_can_be_acknowledged_once() -> None:
+    shared = new_share_partition()
+    shared.acquire("a", 0, 3, 9, 0)
+    shared.archive_before(3)
+    for stranger in ("b", ""):
+        with pytest.raises(InvalidRecordStateError):
+            shared.acknowledge(stranger, [AcknowledgedRange(0, 0, [ACCEPT])], 0)
+    assert shared.acknowledge("a", [AcknowledgedRange(2, 3, [ACCEPT, RELEASE])], 0) == [3]
+    assert shared.acknowledge("a", [AcknowledgedRange(1, 1, [ACCEPT])], 0) == []
+    assert (shared.start, shared.slots[3].state) == (3, RecordState.AVAILABLE)
+    with pytest.raises(InvalidRecordStateError):
+        shared.acknowledge("a", [AcknowledgedRange(1, 1, [ACCEPT])], 0)
+
+
+def test_locks_of_records_deleted_from_the_log_end() -> None:
+    shared = new_share_partition()
+    shared.acquire("a", 0, 0, 9, 0)
+    shared.acquire("b", 1, 1, 9, 0)
+    shared.acquire("c", 2, 2, 9, 0)
+    shared.archive_before(10)
+    shared.acknowledge("c", [AcknowledgedRange(2, 2, [RENEW])], 20)
+    assert shared.release("a") == []
+    assert (sorted(shared.deleted), shared.next_expiry) == ([1, 2], 30)
+    assert shared.expire(30) == []
+    assert (sorted(shared.deleted), shared.next_expiry) == ([2], 50)
+
+
+def test_acquired_records_deleted_from_the_log_are_limited() -> None:
+    shared = new_share_partition()
+    for start in (0, 6, 12):
+        shared.acquire("a", start, start + 5, 9, 0)
+        shared.archive_before(start + 6)
+    assert sorted(shared.deleted) == list(range(8, 18))
 
 
 def test_stored_ranges_are_restored_without_owners() -> None:

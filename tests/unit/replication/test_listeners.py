@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.broker_client import batch
-from tests.unit.replication.simulated_brokers import TP, Brokers, request_context
+from tests.unit.replication.simulated_brokers import TP, Broker, Brokers, request_context
 from tests.unit.replication.virtual_loop import run
 
 from ottla.broker.handlers import delete_records, list_offsets
@@ -380,6 +380,20 @@ def test_list_offsets_before_the_epoch_start_is_not_available(tmp_path: Path, ve
     with_brokers(test, tmp_path)
 
 
+def delete_records_before(broker: Broker, offset: int, timeout_ms: int = 30_000) -> Awaitable[tuple[int, int]]:
+    """Delete records, and return the error code and the low watermark of the response when it is awaited."""
+    topic = DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)])
+    request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
+    pending = delete_records.handle(request, request_context(broker.context, 2))
+    assert isinstance(pending, Awaitable)
+
+    async def result() -> tuple[int, int]:
+        (result,) = (await pending).topics[0].partitions
+        return result.error_code, result.low_watermark
+
+    return result()
+
+
 def test_delete_records_completes_when_live_followers_have_deleted_them(tmp_path: Path) -> None:
     async def test(brokers: Brokers) -> None:
         broker = brokers.live[0]
@@ -389,18 +403,29 @@ def test_delete_records_completes_when_live_followers_have_deleted_them(tmp_path
         await brokers.settle()
         await publish(brokers)
 
-        async def delete(offset: int, timeout_ms: int) -> tuple[int, int]:
-            requested = DeleteRecordsPartition(partition_index=0, offset=offset)
-            topic = DeleteRecordsTopic(name="t", partitions=[requested])
-            call = request_context(broker.context, 2)
-            pending = delete_records.handle(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms), call)
-            assert isinstance(pending, Awaitable)
-            (result,) = (await pending).topics[0].partitions
-            return result.error_code, result.low_watermark
-
-        assert await delete(2, 30_000) == (0, 2)
+        assert await delete_records_before(broker, 2) == (0, 2)
         assert [b.partition.log.log_start_offset for b in brokers.live.values() if b.partition] == [2, 2, 2]
         brokers.disconnected.add(2)
-        assert await delete(3, 1000) == (RequestTimedOutError.code, 2)
+        assert await delete_records_before(broker, 3, timeout_ms=1000) == (RequestTimedOutError.code, 2)
+
+    with_brokers(test, tmp_path)
+
+
+def test_delete_records_reports_the_offset_if_a_broker_starts_when_the_records_are_deleted(tmp_path: Path) -> None:
+    async def test(brokers: Brokers) -> None:
+        leader = brokers.live[0]
+        assert leader.partition is not None
+        leader.partition.append(view())
+        await brokers.settle()
+        brokers.kill(2)
+        await publish(brokers)
+        pending = delete_records_before(leader, 1)
+        await asyncio.sleep(10)
+        assert leader.partition.leader_replica.low_watermark([0, 1]) == 1
+        brokers.disconnected.add(2)
+        await brokers.restart(2)
+        await publish(brokers)
+        assert leader.partition.leader_replica.low_watermark([0, 1, 2]) == 0
+        assert await pending == (0, 1)
 
     with_brokers(test, tmp_path)

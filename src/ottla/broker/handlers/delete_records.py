@@ -30,9 +30,10 @@ NO_LOW_WATERMARK = -1
 
 
 class Waiting(NamedTuple):
-    """A partition whose followers have not deleted the records yet, with its result in the response."""
+    """A partition whose followers have not deleted the records before `offset` yet, with its result in the response."""
 
     partition: Partition
+    offset: int
     deleted: asyncio.Future[None]
     result: DeleteRecordsPartitionResult
 
@@ -59,9 +60,13 @@ async def _when_gone(
     response: DeleteRecordsResponse, waiting: list[Waiting], timeout_ms: int, context: RequestContext
 ) -> DeleteRecordsResponse:
     await wait_all([w.deleted for w in waiting], timeout_ms)
-    for partition, deleted, result in waiting:
+    for partition, offset, deleted, result in waiting:
         error = errors.RequestTimedOutError() if deleted.cancelled() else deleted.exception()
         result.low_watermark = partition.leader_replica.low_watermark(_alive(context))
+        if error is None:
+            # All live brokers had deleted the records. One that has started since may still have them, or its log start
+            # offset may be unknown.
+            result.low_watermark = max(result.low_watermark, offset)
         result.error_code = errors.code_of(error) if isinstance(error, errors.KafkaError) else 0
     return response
 
@@ -98,5 +103,5 @@ def _answer(
     result = DeleteRecordsPartitionResult(partition_index=requested.partition_index, low_watermark=log.log_start_offset)
     deleted = partition.leader_replica.when_deleted(offset, lambda: _alive(context))
     if deleted is not None:
-        waiting.append(Waiting(partition, deleted, result))
+        waiting.append(Waiting(partition, offset, deleted, result))
     return result

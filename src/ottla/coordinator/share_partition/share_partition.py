@@ -7,7 +7,8 @@
 With share.isolation.level=read_committed, records of aborted transactions go from Available to Archived.
 
 Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. No slot is added
-while there are `max_records`. Times are arguments, in seconds of the clock's `monotonic`.
+while there are `max_records`. Only the member that has acquired a record can acknowledge it, and only once. Times are
+arguments, in seconds of the clock's `monotonic`.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ class SharePartition:
     end: int
     limits: ShareLimits
     slots: dict[int, RecordSlot] = field(default_factory=dict)
+    deleted: dict[int, RecordSlot] = field(default_factory=dict)
+    """Acquired records that the log no longer has, at most `max_records`. Acknowledgements of them have no effect."""
     waiters: dict[Callable[[], None], None] = field(default_factory=dict)
     """Functions to call when records have changed, so that some may be available. A dict, to keep their order."""
 
@@ -126,7 +129,7 @@ class SharePartition:
     @property
     def next_expiry(self) -> float:
         """The time at which the first acquisition lock expires; NEVER if there is none."""
-        return min((slot.locked_until for slot in self.slots.values()), default=NEVER)
+        return min((slot.locked_until for slot in (*self.slots.values(), *self.deleted.values())), default=NEVER)
 
     def acquire(self, member_id: str, first: int, last: int, most: int, now: float) -> list[RecordRange]:
         """Acquire up to `most` available records from offset `first` to `last` for a member. Return them as ranges."""
@@ -156,29 +159,40 @@ class SharePartition:
     def acknowledge(self, member_id: str, acknowledged: Iterable[AcknowledgedRange], now: float) -> list[int]:
         """Apply acknowledgements of a member. If one of them is invalid, raise its error and apply none.
 
-        Acknowledgements of records before `start` are ignored.
+        InvalidRecordStateError if the member has not acquired one of the records, also before `start`: after the lock
+        timeout, or while another broker led the partition, other members may have acquired and accepted it. Apache
+        Kafka ignores acknowledgements of records before `start`, so that two members may accept the same record.
         """
         becomes: dict[int, AcknowledgeType] = {}
         for batch in acknowledged:
             becomes |= self._validate(member_id, batch)
+        changed = []
         for offset, kind in becomes.items():
             if kind is AcknowledgeType.RENEW:
-                self.slots[offset].locked_until = now + self.limits.lock_seconds
+                self._slots_of(offset)[offset].locked_until = now + self.limits.lock_seconds
+            elif offset < self.start:
+                del self.deleted[offset]
             else:
                 self._set_state(offset, RESULTING_STATE[kind])
-        return self._advance_start([offset for offset, kind in becomes.items() if kind is not AcknowledgeType.RENEW])
+                changed.append(offset)
+        return self._advance_start(changed)
 
     def release(self, member_id: str) -> list[int]:
         """Release the records of a member."""
+        self.deleted = {o: slot for o, slot in self.deleted.items() if slot.member_id != member_id}
         return self._release(o for o, slot in self.slots.items() if slot.member_id == member_id)
 
     def expire(self, now: float) -> list[int]:
         """Release records whose acquisition lock has timed out."""
+        self.deleted = {o: slot for o, slot in self.deleted.items() if slot.locked_until > now}
         return self._release(o for o, slot in self.slots.items() if slot.locked_until <= now)
 
     def archive_before(self, offset: int) -> list[int]:
         """Archive all records before `offset`, because the log no longer has them."""
         deleted = list(range(self.start, min(offset, self.end)))
+        self.deleted |= {o: self.slots[o] for o in deleted if self.slots[o].state is RecordState.ACQUIRED}
+        for oldest in list(self.deleted)[: -self.limits.max_records]:
+            del self.deleted[oldest]
         for one in deleted:
             self._set_state(one, RecordState.ARCHIVED)
         moved = self._advance_start(deleted)
@@ -239,14 +253,16 @@ class SharePartition:
         if size < 1 or acknowledged.last >= self.end or len(acknowledged.types) not in (1, size):
             raise InvalidRequestError("the acknowledgement does not match the acquired records")
         types = {}
-        for n, offset in enumerate(
-            range(max(acknowledged.first, self.start), acknowledged.last + 1), max(0, self.start - acknowledged.first)
-        ):
-            slot = self.slots[offset]
-            if slot.state is not RecordState.ACQUIRED or slot.member_id != member_id:
+        for n, offset in enumerate(range(acknowledged.first, acknowledged.last + 1)):
+            slot = self._slots_of(offset).get(offset)
+            if slot is None or slot.state is not RecordState.ACQUIRED or slot.member_id != member_id:
                 raise InvalidRecordStateError("the member has not acquired the record, or no longer has it")
             types[offset] = _type(acknowledged.types[0] if len(acknowledged.types) == 1 else acknowledged.types[n])
         return types
+
+    def _slots_of(self, offset: int) -> dict[int, RecordSlot]:
+        """Return the slots that have the slot of `offset`, if it is acquired."""
+        return self.deleted if offset < self.start else self.slots
 
     def _set_state(self, offset: int, state: RecordState) -> None:
         slot = self.slots[offset]
