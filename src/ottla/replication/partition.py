@@ -69,8 +69,8 @@ class Partition:
         on_disk_failure: Callable[[Partition, BaseException], None] | None = None,
         topic_stats: TopicStats | None = None,
     ) -> None:
-        """`on_disk_failure`: called with the partition and the error when `fail` takes it out of service, except if an
-        OSError means that file descriptors or memory are exhausted.
+        """`on_disk_failure`: called with the partition and the error when `fail` takes the partition out of service,
+        unless the error means that file descriptors or memory are exhausted.
         """
         self.log = log
         self.image = image
@@ -427,16 +427,24 @@ class Partition:
     def flush_in_background(self, up_to: int | None = None) -> None:
         """Flush records on a worker: those before offset `up_to`, or all for None.
 
-        If that fails, take the partition out of service.
+        If that fails, take the partition out of service, or try again if file descriptors or memory are exhausted.
         """
         loop, log = asyncio.get_running_loop(), self.log
         done = loop.run_in_executor(self._flush_workers, log.flush, up_to)
-        done.add_done_callback(lambda done: self._on_background_flush(done, log))
+        done.add_done_callback(lambda done: self._on_background_flush(done, log, up_to))
 
-    def _on_background_flush(self, done: asyncio.Future[None], log: Log) -> None:
+    def _on_background_flush(self, done: asyncio.Future[None], log: Log, up_to: int | None) -> None:
         error = None if done.cancelled() else done.exception()
         if error is not None and log is self.log:  # otherwise it was moved to another directory, which has not failed
+            self._on_flush_failed(error, lambda: self.flush_in_background(up_to))
+
+    def _on_flush_failed(self, error: BaseException, flush: Callable[[], None]) -> None:
+        """Take the partition out of service, or call `flush` later if file descriptors or memory are exhausted."""
+        if not isinstance(error, ResourcesExhaustedError):
             self.fail(error)
+            return
+        full_log.warning("Cannot flush %s; retrying in %g s: %s", self.topic_partition, FLUSH_RETRY_SECONDS, error)
+        asyncio.get_running_loop().call_later(FLUSH_RETRY_SECONDS, lambda: None if self._closed else flush())
 
     def fail(self, error: BaseException) -> None:
         """Take the partition out of service until a restart, for example because its disk has failed or is full.
@@ -449,7 +457,8 @@ class Partition:
         logger.error("Taking %s out of service until a restart: %s", self.topic_partition, error)
         self.log.failed = self._failed = self._closed = True
         self._fail_waiters(errors.KafkaStorageError(f"{self.topic_partition} is out of service: {error}"))
-        if self._on_disk_failure is not None and not (isinstance(error, OSError) and error.errno in SCARCE):
+        is_scarce = isinstance(error, ResourcesExhaustedError) or (isinstance(error, OSError) and error.errno in SCARCE)
+        if self._on_disk_failure is not None and not is_scarce:
             self._on_disk_failure(self, error)
 
     def _flush_soon(self) -> None:
@@ -460,21 +469,13 @@ class Partition:
         self._flush = asyncio.get_running_loop().run_in_executor(self._flush_workers, flush)
         self._flush.add_done_callback(lambda done: self._on_flushed(done, log, position))
 
-    def _flush_again(self) -> None:
-        if not self._closed:
-            self._flush_soon()
-
     def _on_flushed(self, done: asyncio.Future[None], log: Log, position: int) -> None:
         error = None if done.cancelled() else done.exception()
         if log is not self.log:
             return  # it was moved to another directory meanwhile
         self._flush = None
-        if isinstance(error, ResourcesExhaustedError):
-            full_log.warning("Cannot flush %s; retrying in %g s: %s", self.topic_partition, FLUSH_RETRY_SECONDS, error)
-            asyncio.get_running_loop().call_later(FLUSH_RETRY_SECONDS, self._flush_again)
-            return
         if error is not None:
-            self.fail(error)
+            self._on_flush_failed(error, self._flush_soon)
             return
         if self._closed:
             return

@@ -42,10 +42,12 @@ class RegistryState:
     def _apply(self, key: Mapping[str, Any], document: dict[str, Any] | None) -> None:
         subject = key.get("subject") or None
         match key["keytype"]:
-            case "SCHEMA" if document is None:
-                self._remove(key["subject"], int(key["version"]))
             case "SCHEMA":
-                self._add(parse_schema(document), (key["subject"], int(key["version"])))
+                replaced = key["subject"], int(key["version"])
+                if document is None:
+                    self._remove(*replaced)
+                else:
+                    self._add(parse_schema(document), replaced)
             case "CONFIG":
                 _replace(self.configs, subject, None if document is None else _settings(document))
             case "MODE":

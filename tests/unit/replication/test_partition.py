@@ -365,6 +365,22 @@ def test_append_without_file_descriptors_is_rejected_and_fails_no_disk(
     with_partition(test, tmp_path)
 
 
+def test_background_flush_without_file_descriptors_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        monkeypatch.setattr(partition_module, "FLUSH_RETRY_SECONDS", 0.001)
+        partition.append(view(b"a"))
+        partition.flush_in_background()
+        held.run_one(ResourcesExhaustedError("Too many open files"))
+        while not held.jobs:
+            await asyncio.sleep(0.001)
+        assert not partition.failed
+        held.run_one()
+        await asyncio.sleep(0)
+        assert partition.log.recovery_point == 1
+
+    with_partition(test, tmp_path)
+
+
 def test_flush_without_file_descriptors_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(partition: Partition, held: Held) -> None:
         monkeypatch.setattr(partition_module, "FLUSH_RETRY_SECONDS", 0.001)

@@ -39,7 +39,13 @@ def test_unpacked_archive_runs_in_a_python_without_packages(tmp_path: Path) -> N
 def test_archive_has_the_data_sources_and_no_build_files(tmp_path: Path) -> None:
     write_archive(tmp_path / "ottla.zip", without=LARGE)
     inside = zipfile.ZipFile(tmp_path / "ottla.zip").namelist()
-    assert {"pyspark_ottla.py", "pyspark_ottla_sql.py", "ottla/spark/sink/sql_sink.py"} <= set(inside)
+    sources = {
+        "pyspark_ottla.py",
+        "pyspark_ottla_sql.py",
+        "ottla/spark/sink/sql_sink.py",
+        "ottla_tables/spark/source.py",
+    }
+    assert sources <= set(inside)
     assert not [name for name in inside if name.endswith((".pyc", ".c", ".pxd")) or "/tests/" in name]
     assert len(inside) == len(set(inside))
 
