@@ -307,8 +307,8 @@ class IcebergTable:
         """Delete the snapshots before this time that no branch or tag refers to, and the files that only they use."""
         before = self._table.metadata
         limit = datetime.fromtimestamp(older_than_ms / 1000, UTC)
-        kept = {reference.snapshot_id for reference in before.refs.values()}
-        expired = [s for s in before.snapshots if s.timestamp_ms < older_than_ms and s.snapshot_id not in kept]
+        referenced = {reference.snapshot_id for reference in before.refs.values()}
+        expired = [s for s in before.snapshots if s.timestamp_ms < older_than_ms and s.snapshot_id not in referenced]
         if not expired:
             return
         obsolete = _files(self._table, expired)
