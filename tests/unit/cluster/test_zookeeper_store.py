@@ -80,6 +80,6 @@ async def test_lost_zookeeper_connection_is_reported_until_it_is_restored(caplog
     assert [(record.levelname, record.message.partition("ZooKeeper")[0]) for record in caplog.records] == [
         ("WARNING", "Lost connection to "),
         ("WARNING", "Lost connection to "),
-        ("INFO", "Connected to "),
+        ("INFO", "Reconnected to "),
         ("WARNING", ""),
     ]
