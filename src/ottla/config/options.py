@@ -156,8 +156,8 @@ class Config:
 
     @classmethod
     def from_kafka(cls, mapping: Mapping[str, Any], **more: Any) -> Self:
-        """Build the config from Kafka's names; `more` has names with underscores. Unknown names are logged as warnings,
-        as in Kafka.
+        """Build the config from a mapping with Kafka's names; `more` has names with underscores instead of dots.
+        Unknown names are logged as warnings.
         """
         configs = {**mapping, **{k.replace("_", "."): v for k, v in more.items()}}
         cls.check_names(configs)

@@ -164,8 +164,9 @@ class RecordFuture:
         return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def report_to(self, callback: Callable[[RecordMetadata | None, BaseException | None], Any]) -> None:
-        """Call `callback(metadata, None)` or `callback(None, error)`, like Java's Callback: in the I/O thread when the
-        record is acknowledged or has failed; immediately if it already is.
+        """Call `callback(metadata, None)` in the I/O thread when the record is acknowledged, or `callback(None, error)`
+        when it has failed; immediately if that is known already. Unlike Java's Callback, it gets no metadata with an
+        error.
         """
 
         def call() -> None:

@@ -407,7 +407,7 @@ class RemoteLogManager:
         except KafkaError as error:
             stats.remote_fetch_errors += 1
             reads_log.warning(
-                "Cannot read offset %d of %s from remote storage; the fetch fails with this error: %s",
+                "Cannot read offset %d of %s from remote storage; the client has to fetch it again: %s",
                 offset,
                 partition.topic_partition,
                 error,

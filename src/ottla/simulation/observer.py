@@ -174,8 +174,10 @@ class Observer:
             self._check_followers(partition, state)
 
     def _check_followers(self, partition: Partition, state: WrittenState) -> None:
-        """Check that every in-sync replica has all records below the leader's high watermark. Replicas on brokers that
-        do not serve clients, or have lost power recently, are not checked.
+        """Check that every in-sync replica has all records below the leader's high watermark.
+
+        Not checked: replicas that are missing or out of service, and those on brokers that do not serve clients or have
+        lost power recently.
         """
         for broker, context in self._serving():
             replica = context.partitions.get(partition.topic_partition)

@@ -50,14 +50,16 @@ class LeaderEpochs:
 
     def load_tiered(self, path: Path, first_offset: int) -> None:
         """Add the epochs before `first_offset`, the start of the first segment, from the checkpoint of tiered records,
-        if they are missing. Raises KafkaStorageError if it is damaged.
+        if they are missing. Raises KafkaStorageError if they are, and the checkpoint is damaged.
         """
+        if self.entries and self.entries[0].start_offset < first_offset:
+            return
         try:
             tiered = [EpochEntry(int(epoch), int(start)) for epoch, start in read_lines(path, 2)]
         except ValueError as error:
             raise KafkaStorageError(f"{path} is damaged: {error}") from None
         tiered = [entry for entry in tiered if entry.start_offset < first_offset]
-        if not tiered or (self.entries and self.entries[0].start_offset < first_offset):
+        if not tiered:
             return
         self.entries = [*tiered, *(entry for entry in self.entries if entry.epoch > tiered[-1].epoch)]
 

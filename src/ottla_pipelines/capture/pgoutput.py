@@ -16,7 +16,9 @@ POSTGRES_EPOCH_MS: Final = 946_684_800_000
 
 
 class UnchangedValue:
-    """The value of a large (TOAST) column that an update did not change. The WAL does not contain such values."""
+    """Stands for the value of a large (TOAST) column that an update did not change. The new row in the WAL does not
+    contain it; the old row does with REPLICA IDENTITY FULL.
+    """
 
 
 UNCHANGED: Final = UnchangedValue()

@@ -67,7 +67,7 @@ class Topics:
         current = self._admin.describe_configs([resource])[resource].get(SCHEMA)
         if current is not None and current.value != schema:
             log.info(
-                "Topic %s: the columns of the captured table have changed; updating %s, and waiting %g s for table "
+                "Topic %s: setting %s to the present columns of the captured table, and waiting %g s for table "
                 "writers to read it",
                 name,
                 SCHEMA,

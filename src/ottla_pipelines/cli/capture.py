@@ -131,7 +131,8 @@ COMMAND = Command(
             (
                 Option(
                     "--data DIR",
-                    "directory for the data of the broker and the tables; that of an earlier demo is emptied",
+                    "directory for the data of the broker and the tables; if it is from an earlier demo, it is emptied "
+                    "first",
                     Path,
                     default=Path("capture-demo"),
                 ),

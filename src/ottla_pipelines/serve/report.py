@@ -76,7 +76,10 @@ def grouped(statistics: Statistics, name: Callable[[Mapping[str, Any]], str]) ->
 def flight_report(
     statistics: Statistics, airlines: Mapping[str, str], account: Account, rates: Sequence[tuple[str, str]]
 ) -> RunReport:
-    """Return the report of delays by weather, airport, airline, month and day. `airlines` are names by carrier code."""
+    """Return the report of delays by weather, airport, airline and day, and of cancellations by month.
+
+    `airlines`: their names by carrier code.
+    """
     order = {name: i for i, (name, _) in enumerate(WEATHER_CLASSES)}
     weather = sorted(grouped(statistics, lambda s: str(s["weather"])), key=lambda g: order[g.name])
     airports = grouped(statistics, lambda s: str(s["airport"]))

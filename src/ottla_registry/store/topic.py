@@ -126,8 +126,8 @@ class SchemasTopic:
             offsets = [(await future).offset for future in futures]
         except (ProducerFencedError, InvalidProducerEpochError, InvalidTxnStateError):  # it was aborted, in each case
             log.info(
-                "A write to topic %s was aborted, because another registry may have written meanwhile; the request is "
-                "handled again with the topic's new content, at most a few times",
+                "A write to topic %s was aborted, because another registry may have written meanwhile; reading the "
+                "topic to its end",
                 self._partition.topic,
             )
             await self._fence_others()

@@ -140,8 +140,12 @@ def _base_tables(node: Any) -> Iterator[str]:
 
 
 def _rows(cursor: Any) -> Iterator[tuple[Any, ...]]:
-    while rows := cursor.fetchmany(FETCH_ROWS):
-        yield from rows
+    """Yield the rows of a query. Raises TableError if it fails meanwhile, for example in a cast."""
+    try:
+        while rows := cursor.fetchmany(FETCH_ROWS):
+            yield from rows
+    except duckdb.Error as error:
+        raise TableError(str(error)) from error
 
 
 class View:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -193,6 +195,23 @@ def test_jwks_is_reloaded_for_a_token_with_an_unknown_key_id(tmp_path: Path, mon
     assert tokens._reading is not None
     tokens._reading.join()
     assert tokens.check(issuer.token()).user == "alice"
+
+
+def test_jwks_endpoint_that_does_not_answer_with_http_stops_the_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"\x15\x03\x03\0\2\2\x46")  # a TLS alert
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/keys"
+        with pytest.raises(StartupError, match="no keys at"):
+            JwtValidator(OAuthCheckConfig({"sasl.oauthbearer.jwks.endpoint.url": url}))
+        thread.join()
 
 
 def test_failed_jwks_refresh_keeps_the_previous_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

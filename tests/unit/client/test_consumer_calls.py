@@ -32,7 +32,7 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.offset_commit import (
@@ -126,6 +126,14 @@ def test_fenced_instance_id_is_raised_by_commit_and_poll(broker: ScriptedBroker)
             c.commit({TP: 1})
         with pytest.raises(FencedInstanceIdError, match="me"):
             c.poll()
+
+
+def test_fenced_instance_id_in_a_join_is_raised_and_not_followed_by_another_join(broker: ScriptedBroker) -> None:
+    with consumer(broker, "t", group_id="g", group_instance_id="me", enable_auto_commit=False) as c:
+        broker.on(JoinGroupRequest, lambda _: JoinGroupResponse(error_code=82))
+        with pytest.raises(FencedInstanceIdError, match="me"):
+            poll_until(c, lambda: bool(c.assignment()))
+        assert len(broker.requests_of(JoinGroupRequest)) == 1
 
 
 # Group membership

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pytest
 from tests.unit.tables.topics import TableWorld, table_world
 
@@ -18,7 +19,7 @@ from ottla_tables.formats.factory import TableFactory
 from ottla_tables.formats.iceberg import open_catalog
 from ottla_tables.formats.parquet_table import present_path
 from ottla_tables.log import tail
-from ottla_tables.query.engine import QueryEngine
+from ottla_tables.query.engine import QueryEngine, _rows
 
 
 @pytest.fixture(scope="module")
@@ -185,3 +186,11 @@ def test_file_committed_or_merged_since_the_table_was_loaded_is_found(tmp_path: 
         name.touch()
         assert {present_path(str(earlier)) for earlier in names[: names.index(name) + 1][:2]} == {str(name)}
         name.unlink()
+
+
+def test_error_after_the_first_rows_is_a_table_error() -> None:
+    numbers = "select case when i = 900000 then cast('x' || i as int) else i end from range(1000000) t(i)"
+    rows = _rows(duckdb.connect().execute(numbers))
+    assert next(rows) == (0,)
+    with pytest.raises(TableError, match="x900000"):
+        list(rows)

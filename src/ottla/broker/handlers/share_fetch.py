@@ -118,7 +118,7 @@ class ShareFetch:
                 connection.on_close.remove(on_close)
 
     def _acquire_now(self, session: ShareSession) -> bool:
-        """Acquire records that are in the page cache. Return whether there is anything to respond."""
+        """Acquire records that are in the page cache. Return whether there are records or errors to send."""
         request = self._request
         self._not_cached, self._has_skipped = None, False
         records, size = max(1, request.max_records), min(request.max_bytes, self._broker.config.fetch_max_bytes)

@@ -271,7 +271,8 @@ class AdminDriver:
             if is_slow and not has_warned and not self.connections.is_failing:
                 has_warned = True
                 log.warning(
-                    "A call has not succeeded for %.1f s; retrying until it has taken %g s: %s (client.id=%s)",
+                    "A call of the admin client has been failing for %.1f s; retrying until `retries` or %g s are "
+                    "reached: %s (client.id=%s)",
                     time.monotonic() - began,
                     limit,
                     last,
@@ -324,7 +325,7 @@ class AdminDriver:
     # Lookups
 
     async def nodes(self) -> dict[int, Node]:
-        """Return the brokers by id. Request the metadata first if it has none."""
+        """Return the brokers by id. Request the metadata first if it contains no brokers."""
         if not self.metadata.cluster.nodes:
             await self.metadata.refresh(self.connections.request_timeout)
         return self.metadata.cluster.nodes

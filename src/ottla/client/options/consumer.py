@@ -18,7 +18,10 @@ class ConsumerOptions(ClientOptions, total=False):
     group_protocol: str
     """Protocol of the group: classic (a member assigns the partitions) or consumer (the broker does, KIP-848)."""
     group_remote_assignor: str | None
-    """Name of the broker's assignor that the group uses, for group.protocol=consumer; None: the broker's default."""
+    """Name of the broker's assignor that this member requests, for group.protocol=consumer; the group uses the one that
+    most members request. None: no request; if no member requests one, the group uses the first of
+    group.consumer.assignors.
+    """
     group_instance_id: str | None
     """Id of a static member, which may restart within the session timeout without a rebalance; it must be unique in the
     group. None: a dynamic member.

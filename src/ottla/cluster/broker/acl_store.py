@@ -159,7 +159,7 @@ class AclStore:
                     await self._change(pattern, changed)
                 except KafkaError as error:
                     log.warning(
-                        "Cannot change the ACLs at %s; the client gets this error for them: %s",
+                        "Cannot change the ACLs at %s; the client gets this error for those it wanted to change: %s",
                         znodes.acls(pattern),
                         error,
                     )

@@ -158,8 +158,8 @@ def _partition_states(request: LeaderAndIsrRequest) -> Iterable[tuple[str, Seque
 def _check_states(
     topics: Iterable[tuple[str, Sequence[LeaderAndIsrPartitionState | UpdateMetadataPartitionState]]],
 ) -> None:
-    """Raise InvalidTopicError, InvalidPartitionsError or InvalidRequestError for names or numbers that are out of
-    range.
+    """Raise InvalidTopicError for a topic name that is not allowed, InvalidPartitionsError for a partition number that
+    is out of range, and InvalidRequestError for a leader, leader epoch or replica that is out of range.
     """
     for name, states in topics:
         for state in states:

@@ -40,7 +40,7 @@ class Registration:
         self._cache = metadata_cache
         self._session_seconds = session_timeout_ms / 1000
         self._broker: BrokerImage | None = None
-        """The broker as it was last registered; None before the first registration."""
+        """The broker as it was last registered or is being registered; None before the first `register`."""
         self._value = b""
 
     async def register(self, broker: BrokerImage) -> None:

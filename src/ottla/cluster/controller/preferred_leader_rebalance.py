@@ -54,14 +54,14 @@ class PreferredLeaderRebalance:
                     await self._controller.elect(Reason.PREFERRED, strayed)
             except KafkaError as error:
                 log.warning(
-                    "Cannot elect preferred leaders; the current leaders stay, and the next check in %g s tries again: "
+                    "Cannot elect all preferred leaders; trying again in %g s if this broker is still the controller: "
                     "%s",
                     self._interval_seconds,
                     error,
                 )
             except Exception:
                 log.exception(
-                    "Cannot elect preferred leaders; the current leaders stay, and the next check in %g s tries again",
+                    "Cannot elect all preferred leaders; trying again in %g s if this broker is still the controller",
                     self._interval_seconds,
                 )
             await asyncio.sleep(self._interval_seconds)

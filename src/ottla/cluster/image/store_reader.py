@@ -110,7 +110,7 @@ def _skip_unreadable(what: str, name: str) -> Iterator[None]:
     try:
         yield
     except UnreadableNodeError as error:
-        log.error("Skipping malformed %s %s, as if it did not exist: %s", what, name, error)
+        log.error("Skipping the malformed entry of %s %s, as if it did not exist: %s", what, name, error)
 
 
 async def read_features(store: MetadataStore) -> StoredFeatures | None:

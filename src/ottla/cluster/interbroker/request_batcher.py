@@ -73,7 +73,11 @@ class RequestBatcher(Generic[Item, Result]):
             _fail(futures, error)
         except Exception:
             # a bug, but callers must not wait forever
-            log.exception("Unexpected error in a request to broker %d; failing it", broker_id)
+            log.exception(
+                "Unexpected error in %s for broker %d; failing the calls that wait for it",
+                getattr(self._send, "__qualname__", self._send),
+                broker_id,
+            )
             _fail(futures, UnknownServerError())
         except asyncio.CancelledError:
             for future in futures:

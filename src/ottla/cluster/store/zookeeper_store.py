@@ -367,7 +367,9 @@ class ZooKeeperMetadataStore:
         return transaction
 
     def _check(self, operations: Sequence[Operation], results: Sequence[Any]) -> None:
-        """Raise the error of a rejected transaction, which only one of its results has."""
+        """Raise the error of the operation for which a transaction was rejected, if it was. The results of the others
+        only say that they were not executed.
+        """
         from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
         errors = [

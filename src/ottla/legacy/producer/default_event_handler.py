@@ -250,7 +250,8 @@ class DefaultEventHandler:
         """Send messages to one broker, and return the partitions whose messages failed."""
         if broker_id == NO_LEADER:
             log.warning(
-                "Could not send messages to %s, which have no leader; retrying if message.send.max.retries allows it",
+                "Could not send messages, because there is no leader for %s; retrying if message.send.max.retries "
+                "allows it",
                 ", ".join(map(str, data)),
             )
             return list(data)

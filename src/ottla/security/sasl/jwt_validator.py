@@ -15,6 +15,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 
 from ottla.config.oauth import OAuthCheckConfig, file_of
@@ -36,6 +37,8 @@ KEYS_TIMEOUT_SECONDS: Final = 10.0
 MAX_KEYS_BYTES: Final = 1 << 20
 UNKNOWN_KEY_PAUSE_SECONDS: Final = 10.0
 """Minimum time in seconds between refreshes of the keys that tokens with unknown keys cause."""
+READ_ERRORS: Final = (OSError, HTTPException, ValueError, TypeError, KeyError)
+"""The errors of reading keys: HTTPException if the endpoint does not answer with HTTP, KeyError for incomplete ones."""
 MAX_TIME: Final = 1e15
 """The latest valid time in a claim, in seconds since 1970. A larger integer may be too large for a float."""
 
@@ -113,7 +116,7 @@ class JwtValidator:
         self._reading: threading.Thread | None = None
         try:
             self._keys = self._read()
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except READ_ERRORS as error:
             why = getattr(error, "strerror", None) or error
             raise StartupError(f"sasl.oauthbearer.jwks.endpoint.url: no keys at {self._url}: {why}") from None
         self._read_at = time.monotonic()
@@ -170,7 +173,7 @@ class JwtValidator:
         self._read_at = time.monotonic()
         try:
             self._keys = self._read()
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except READ_ERRORS as error:
             log.warning(
                 "Cannot refresh the keys at %s: %s. The previous keys stay in use until a refresh succeeds; the next "
                 "one is due after sasl.oauthbearer.jwks.endpoint.refresh.ms=%d",

@@ -191,13 +191,14 @@ def _run_of(context: Any) -> str | None:
 
 
 def _log_commit(messages: Sequence[Any], what: str, outcome: str = "") -> None:
-    """Log how many rows the tasks have committed, and how many of them in an earlier attempt. `what` and `outcome`: the
-    beginning and the end of the line.
+    """Log how many rows the tasks have committed, of which query, and how many of them in an earlier attempt.
+    `what` and `outcome`: the beginning and the end of the line.
     """
     written = [message for message in messages if message is not None]
     rows, skipped = sum(m.rows for m in written), sum(m.rows for m in written if m.known)
     earlier = f", {skipped} of them in an earlier attempt" if skipped else ""
-    log.info("%s %d rows%s%s", what, rows, earlier, outcome)
+    query = f" of query {written[0].task.query}" if written else ""
+    log.info("%s %d rows%s%s%s", what, rows, query, earlier, outcome)
 
 
 def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:

@@ -143,8 +143,8 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         """Return whether the pattern no longer matches any topic. The query then stays at its position, as with the
         connector.
 
-        A broker that has just started may not know its topics yet. If topics were recreated, their end offsets will
-        show it.
+        A broker that has just started may not know its topics yet. That topics were recreated is noticed later, if an
+        end offset is then below the query's position.
         """
         return not latest and self.options.subscription.pattern is not None
 

@@ -88,7 +88,10 @@ class StreamsGroupDescription(NamedTuple):
     assignor: str | None = None
 
     def partitions_of(self, member: StreamsGroupMember) -> tuple[TopicPartition, ...]:
-        """Return the partitions that a member reads in its active tasks."""
+        """Return the partitions of a member's active tasks: of each source topic, the one with the task's number.
+
+        If the source topics of a subtopology have different numbers of partitions, some of these may not exist.
+        """
         sources = {subtopology.subtopology_id: subtopology.sources for subtopology in self.subtopologies}
         return tuple(
             TopicPartition(topic, partition)

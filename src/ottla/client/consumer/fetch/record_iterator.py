@@ -12,7 +12,10 @@ from ottla.records.consumer_record import ConsumerRecord
 
 
 class RecordIterator:
-    """The records of the last poll that the iteration has not returned yet. Only for the iterating thread."""
+    """The records of the last poll that the iteration has not returned yet.
+
+    Not thread-safe: for the thread that uses the consumer, or the event loop while that thread waits for it.
+    """
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription

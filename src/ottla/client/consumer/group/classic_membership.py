@@ -142,9 +142,7 @@ class ClassicMembership(Membership):
         """Join until there is an assignment. Return False at the deadline; joining then continues in the background,
         and the next poll checks it.
         """
-        if self.error is not None:
-            error, self.error = self.error, None
-            raise error
+        self._raise_error()
         while self.has_work or self._joining is not None:
             if self._assigned is not None:
                 await self._adopt_assignment(self._assigned)
@@ -159,10 +157,17 @@ class ClassicMembership(Membership):
             if not joining.done():
                 return False
             self._joining = None
-            if not await self._joined(joining, deadline):
+            has_time = await self._joined(joining, deadline)
+            self._raise_error()  # another attempt would fence the member that has replaced this one
+            if not has_time:
                 return False
         self.raise_listener_error()
         return True
+
+    def _raise_error(self) -> None:
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
 
     async def _joined(self, joining: asyncio.Task[set[TopicPartition]], deadline: float) -> bool:
         """Take the result of a finished rebalance. Return False if it has failed and no time is left for another

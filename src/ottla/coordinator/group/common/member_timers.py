@@ -29,7 +29,7 @@ class Timers:
     reported: Any = None
     """The partitions or tasks that the member last reported as its own; None if it has not reported any."""
     resend: float = NEVER
-    """The time from which the assignment is sent again if the member has not reported that it owns it."""
+    """The time from which the assignment is sent again if the member reports others as its own."""
 
     @property
     def next(self) -> float:

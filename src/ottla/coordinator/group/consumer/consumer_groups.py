@@ -52,7 +52,9 @@ log = logging.getLogger("ottla.coordinator.group")
 
 
 class ConsumerGroups(TimedGroups):
-    """Handles the requests to consumer groups of one coordinator shard."""
+    """Handles the heartbeats and timeouts of members of consumer groups, and replays the records of these groups, in
+    one coordinator shard. `ClassicMembers` handles requests of the classic protocol.
+    """
 
     def __init__(
         self,
