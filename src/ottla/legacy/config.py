@@ -54,7 +54,7 @@ class LegacyConfig(Config):
         settings = {**(props or {}), **{keys[name]: value for name, value in options.items()}}
         for key in settings:
             if key not in self.options and not key.startswith(self.prefixes):
-                log.warning("Ignoring the unknown property %s%s", key, nearest(key, self.options))
+                log.warning("Unknown property %s of the %s%s", key, self.subject, nearest(key, self.options))
         super().__init__(settings)
 
     def create(self, option: str) -> Any:

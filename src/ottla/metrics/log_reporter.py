@@ -49,12 +49,15 @@ class LoggingReporter:
             self.write()
 
     def write(self) -> None:
-        """Log the values that are not 0.0 or NaN: one line for each group that has such values."""
+        """Log the values that are not 0.0 or NaN: one line for each group that has such values, with the
+        client's tags.
+        """
         assert self._metrics is not None
+        tags = "".join(f" {key}={value}" for key, value in self._metrics.tags.items())
         for group, values in self._metrics.values().items():
             line = " ".join(f"{name}={value}" for name, value in sorted(values.items()) if _is_significant(value))
             if line:
-                log.info("%s %s", group, line)
+                log.info("%s%s %s", group, tags, line)
 
     def close(self) -> None:
         """Stop the thread, and log the values once more."""

@@ -88,7 +88,7 @@ class CheckpointMirror:
             await clients.enter_async_context(self._syncs_reader)
             async with self._target.reader(self.topic) as reader:
                 async for record in reader.read_to_end():
-                    for checkpoint in _parsed(Checkpoint, record):
+                    for checkpoint in _parsed(Checkpoint, record, self._flow):
                         self._checkpoints.add(checkpoint)
             self._clients = clients.pop_all()
         return self
@@ -106,7 +106,7 @@ class CheckpointMirror:
             if matches(config.groups, g.group_id) and not matches(config.groups_exclude, g.group_id)
         ]
         if len(groups) != len(self._groups):
-            log.info("%s: translating offsets of %d groups", self._flow.name, len(groups))
+            log.info("%s: groups whose offsets are translated: %d", self._flow.name, len(groups))
         self._groups = groups
 
     async def emit(self) -> None:
@@ -115,7 +115,7 @@ class CheckpointMirror:
         Offsets that cannot be translated yet are left out.
         """
         async for record in self._syncs_reader.read_to_end():
-            for sync in _parsed(OffsetSync, record):
+            for sync in _parsed(OffsetSync, record, self._flow):
                 self._syncs.add(sync)
         failed: Errors = {}
         committed = await self._source.admin.list_group_offsets(self._groups, errors=failed)
@@ -151,7 +151,7 @@ class CheckpointMirror:
         descriptions = await self._target.admin.describe_consumer_groups(groups, errors=failed)
         for group, error in failed.items():
             log.warning(
-                "%s: cannot describe group %s at the target; committing its offsets at the next interval: %s",
+                "%s: cannot describe group %s at the target; retrying at the next interval: %s",
                 self._flow.name,
                 group,
                 error,
@@ -184,12 +184,13 @@ def syncs_location(flow: Flow, source: Cluster, target: Cluster) -> tuple[Cluste
     return (source, target) if flow.config.offset_syncs_topic_location == "source" else (target, source)
 
 
-def _parsed(kind: type[R], record: ConsumerRecord) -> Iterable[R]:
+def _parsed(kind: type[R], record: ConsumerRecord, flow: Flow) -> Iterable[R]:
     try:
         yield kind.parse(record.key, record.value)
     except SerializationError as error:
         log.warning(
-            "Ignoring the malformed record at offset %d of %s-%d: %s",
+            "%s: ignoring the malformed record at offset %d of %s-%d: %s",
+            flow.name,
             record.offset,
             record.topic,
             record.partition,

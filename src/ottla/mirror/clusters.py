@@ -88,7 +88,7 @@ class TopicReader:
         ends = await self._consumer.end_offsets(partitions)
         while behind := [tp for tp in partitions if await self._consumer.position(tp) < ends[tp]]:
             polled = await self._consumer.poll(POLL_MS)
-            log.debug("Reading topic %s: %d partitions are not read to the end yet", self._topic, len(behind))
+            log.debug("Polled topic %s; partitions that were not read to the end before: %d", self._topic, len(behind))
             for records in polled.values():
                 for record in records:
                     yield record

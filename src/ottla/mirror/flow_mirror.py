@@ -181,7 +181,8 @@ class FlowMirror:
                 failures = 0 if self.progress.records > records else failures
                 delay = BACKOFF.backoff(failures)
                 failures += 1
-                log.warning("%s: copying failed; starting again in %.0f s: %s", self.flow.name, delay, error)
+                what_next = "stopping" if self._stopped.is_set() else f"starting again in {delay:.0f} s"
+                log.warning("%s: copying failed; %s: %s", self.flow.name, what_next, error)
             await self.until_stopped(asyncio.sleep(delay))
 
     async def _run_session(self) -> None:
@@ -235,9 +236,9 @@ class FlowMirror:
     def _sync_failed(self, error: BaseException) -> None:
         cluster = self._syncs_cluster.alias
         log.warning(
-            "%s: cannot write an offset sync to topic %s on %s; group offsets are translated less exactly: %s",
+            "%s: cannot write an offset sync to topic %s on %s; group offsets may be translated less exactly: %s",
             self.flow.name,
             self._syncs_topic,
             cluster,
-            error,
+            str(error) or type(error).__name__,
         )

@@ -82,7 +82,7 @@ class TopicMirror:
         )
         if partitions != self.partitions:
             names = {tp.topic for tp in partitions}
-            log.info("%s: copying %d partitions of %d topics", self._flow.name, len(partitions), len(names))
+            log.info("%s: topics to copy: %d, partitions: %d", self._flow.name, len(names), len(partitions))
         self.partitions = partitions
 
     async def _create(self, names: list[str], topics: Mapping[str, TopicInfo]) -> None:
@@ -120,7 +120,10 @@ class TopicMirror:
         at_target |= await self._target.admin.describe_topics(added)
         for name in added:
             log.info(
-                "%s: added partitions to topic %s at the target, which has %d now", self._flow.name, name, larger[name]
+                "%s: added partitions to topic %s at the target; the topic has %d now",
+                self._flow.name,
+                name,
+                larger[name],
             )
         self._warn(failed, "add partitions to topic", self._target, self._next_refresh, InvalidPartitionsError)
 
@@ -207,11 +210,14 @@ class TopicMirror:
             failed: Errors = {}
             created = await self._target.admin.create_acls(new, errors=failed) if new else []
         except SecurityDisabledError:
-            log.info("%s: the source or target cluster has no authorizer; ACLs are not copied", self._flow.name)
+            log.info(
+                "%s: the source or target cluster has no authorizer; ACLs are not copied before a restart",
+                self._flow.name,
+            )
             self._without_acls = True
             return
         if created:
-            log.info("%s: created %d ACLs of topics at the target", self._flow.name, len(created))
+            log.info("%s: created ACLs of topics at the target: %d", self._flow.name, len(created))
         self._warn(failed, "create ACL", self._target, NEXT_INTERVAL)
 
     def _is_acl_copied(self, acl: ACL) -> bool:

@@ -332,6 +332,24 @@ def test_close_sends_queued_messages(broker: ScriptedBroker, no_leaks: None) -> 
         producer.send(KeyedMessage("t", "k.1", "v"))
 
 
+def test_no_retry_is_logged_when_the_producer_is_closed_during_a_send(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    class ClosingPartitioner:
+        def partition(self, key: Any, num_partitions: int) -> int:
+            handler.close()
+            raise AssertionError
+
+    handler = DefaultEventHandler.create(config(broker, partitioner_class=ClosingPartitioner()))
+    caplog.set_level("INFO", "ottla.legacy")
+    with pytest.raises(FailedToSendMessageError):
+        handler.handle([KeyedMessage("t", "a.1", "value")])
+    assert [record.getMessage() for record in caplog.records] == [
+        "Could not choose the partition of a message to t; retrying if message.send.max.retries allows it: "
+        "AssertionError"
+    ]
+
+
 def test_close_ends_at_its_timeout_and_leaves_no_threads_and_descriptors(
     broker: ScriptedBroker, no_leaks: None
 ) -> None:

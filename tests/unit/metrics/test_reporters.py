@@ -55,4 +55,6 @@ def test_logging_reporter_logs_metrics_with_values_and_leaves_no_thread(caplog: 
         metrics.add_metric(metrics.name(name, "g"), lambda value=value: value)  # type: ignore[misc]
     metrics.close()
     assert "g a=7.0" in caplog.messages
+    Metrics(reporters=[LoggingReporter()], tags={"client-id": "demo"}).close()
+    assert any(message.startswith("kafka-metrics-count client-id=demo count=") for message in caplog.messages)
     assert set(threading.enumerate()) == before

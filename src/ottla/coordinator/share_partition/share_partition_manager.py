@@ -90,7 +90,7 @@ class SharePartitionManager:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._load(key, replica, first_start))
             self._loading[key] = task
-            task.add_done_callback(lambda done: self._on_loaded(key, done))
+            task.add_done_callback(lambda done: self._on_loaded(key, replica, done))
         try:
             await shielded(task)
         except errors.KafkaError as error:
@@ -148,11 +148,16 @@ class SharePartitionManager:
         if state.start == UNINITIALIZED:
             self.write(key)  # the next leader must not begin elsewhere
 
-    def _on_loaded(self, key: ShareKey, done: asyncio.Task[None]) -> None:
+    def _on_loaded(self, key: ShareKey, replica: Partition, done: asyncio.Task[None]) -> None:
         del self._loading[key]
         error = None if done.cancelled() else done.exception()
         if error is not None:
-            log.warning("Cannot load share partition %s; clients have to retry: %s", key, error)
+            log.warning(
+                "Cannot load share partition %s of share group %s; clients have to retry: %s",
+                replica.topic_partition,
+                key.group_id,
+                str(error) or type(error).__name__,
+            )
 
     async def _write_all(self, key: ShareKey, led: LoadedPartition) -> None:
         try:
@@ -173,16 +178,18 @@ class SharePartitionManager:
         is_fenced = isinstance(error, FENCED)
         if is_fenced:
             log.warning(
-                "Dropping the state of share partition %s in memory, because it is outdated; clients have to fetch "
-                "again, and records may be delivered again: %s",
-                key,
+                "Discarding an outdated state of share partition %s of share group %s; acknowledgements that wait for "
+                "its write fail, and records may be delivered again: %s",
+                led.replica.topic_partition,
+                key.group_id,
                 error,
             )
         else:
             log.warning(
-                "Cannot write the state of share partition %s; acknowledgements in it fail, and their records may be "
-                "delivered again: %s",
-                key,
+                "Cannot write the state of share partition %s of share group %s; acknowledgements that wait for the "
+                "write fail, and records may be delivered again: %s",
+                led.replica.topic_partition,
+                key.group_id,
                 error,
             )
         if is_fenced and self._loaded.get(key) is led:

@@ -89,7 +89,12 @@ class TransactionCompleter:
             del self.tasks[transactional_id]
         error = None if task.cancelled() else task.exception()
         if isinstance(error, errors.TransactionCoordinatorFencedError):
-            log.info("Another broker now coordinates transactional_id=%s: %s", transactional_id, error)
+            log.info(
+                "Not completing the transaction of transactional_id=%s here, because another broker coordinates it "
+                "now: %s",
+                transactional_id,
+                error,
+            )
         elif error is not None and not isinstance(error, errors.NotCoordinatorError):
             log.error(
                 "After an unexpected error, the transaction of transactional_id=%s stays incomplete. Restart this "
@@ -172,9 +177,10 @@ class TransactionCompleter:
             self._complete(prepared)
         except errors.KafkaError as error:
             log.warning(
-                "Cannot write to __transaction_state that transactional_id=%s is complete; retrying: %s",
+                "Cannot write to __transaction_state that the transaction of transactional_id=%s is complete; "
+                "retrying: %s",
                 prepared.id,
-                error,
+                error.__cause__ or error,  # the cause is the error of the append
             )
             return False
         return True

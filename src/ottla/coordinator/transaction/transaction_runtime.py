@@ -208,14 +208,15 @@ class TransactionRuntime(CoordinatorRuntime):
                 self._append(transactions.fence(transaction, now, self._version()))
             except errors.KafkaError as error:
                 log.warning(
-                    "Cannot abort timed-out transaction of transactional_id=%s; retrying in %g s: %s",
+                    "Cannot abort the timed-out transaction of transactional_id=%s; retrying in %g s: %s",
                     transaction.id,
                     self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms / 1000,
-                    error,
+                    error.__cause__ or error,  # the cause is the error of the append
                 )
             else:
                 log.info(
-                    "Aborting transaction of transactional_id=%s after timeout_ms=%d",
+                    "Aborting the transaction of transactional_id=%s, which was open for longer than its timeout of "
+                    "%d ms",
                     transaction.id,
                     transaction.timeout_ms,
                 )
@@ -236,10 +237,9 @@ class TransactionRuntime(CoordinatorRuntime):
             self._log.append(ids[0], [records.tombstone(transactional_id) for transactional_id in ids])
         except errors.KafkaError as error:
             log.warning(
-                "Cannot remove %d expired transactional ids; retrying in %g s (%s): %s",
-                len(ids),
-                self._config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000,
+                "Cannot remove expired transactional ids (%s); retrying in %g s: %s",
                 listed(ids),
+                self._config.transaction_remove_expired_transaction_cleanup_interval_ms / 1000,
                 error,
             )
             return

@@ -160,7 +160,7 @@ class ConsumerConnector:
                 self._listener.commit_offsets(retries=0)  # the next commit replaces a failed one
             except KafkaError as error:
                 log.warning(
-                    "Consumer %s: auto commit failed; committing again in %g s: %s",
+                    "Consumer %s: auto commit failed; committing again within %g s: %s",
                     self.consumer_id,
                     self.config.auto_commit_interval_ms / 1000,
                     error,

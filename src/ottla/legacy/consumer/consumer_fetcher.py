@@ -190,7 +190,7 @@ class ConsumerFetcherThread(threading.Thread):
                 if self._ended.is_set():
                     return
                 log.warning(
-                    "%s: fetch of %s failed; looking up their leaders again: %s",
+                    "%s: fetch of %s failed; looking up leaders again: %s",
                     self.name,
                     listed(sorted(infos)),
                     error,

@@ -128,7 +128,7 @@ class OffsetsChannel:
                 if retries <= 0 or self._closed.is_set():
                     raise
                 log.info(
-                    "Offset request of group %s failed; retrying in %g s (%d retries left): %s",
+                    "Cannot commit or fetch offsets of group %s; retrying in %g s (retries left: %d): %s",
                     self._config.group_id,
                     self._config.offsets_channel_backoff_ms / 1000,
                     retries,

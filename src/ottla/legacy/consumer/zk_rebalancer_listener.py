@@ -119,6 +119,8 @@ class ZKRebalancerListener:
             try:
                 self.synced_rebalance()
             except KafkaError as error:
+                if self._stopped.is_set():
+                    return
                 log.error(
                     "Rebalance of consumer %s failed; rebalancing again in %g s, and reading %s until then: %s",
                     self._id,
@@ -181,7 +183,7 @@ class ZKRebalancerListener:
                 except KafkaError as error:
                     if left:
                         log.info(
-                            "Consumer %s: an attempt to rebalance failed; retrying in %g s (%d attempts left): %s",
+                            "Consumer %s: an attempt to rebalance failed; retrying in %g s (attempts left: %d): %s",
                             self._id,
                             self._config.rebalance_pause,
                             left,
@@ -189,7 +191,7 @@ class ZKRebalancerListener:
                         )
                     else:
                         log.warning(
-                            "Consumer %s: the last attempt to rebalance failed; the rebalance fails: %s",
+                            "Consumer %s: the last attempt to rebalance failed: %s",
                             self._id,
                             error,
                         )
@@ -290,7 +292,7 @@ class ZKRebalancerListener:
                 self._zk.multi(*claims[start : start + CLAIMS_AT_ONCE])
         except NodeExistsError:
             log.info(
-                "Consumer %s waits for other members of its group to release the partitions that it is assigned",
+                "Consumer %s cannot claim its partitions yet: not all of them have been released in its group",
                 self._id,
             )
             self._release(decision)

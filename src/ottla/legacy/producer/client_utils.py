@@ -35,7 +35,7 @@ class ClientUtils:
                 return producer.request(request)
             except KafkaError as error:
                 log.warning(
-                    "Cannot fetch metadata of topics %s from broker %s:%d; %s: %s",
+                    "Cannot fetch metadata (topics: %s) from broker %s:%d; %s: %s",
                     ", ".join(sorted(topics)),
                     host,
                     port,

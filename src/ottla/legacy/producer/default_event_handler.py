@@ -96,21 +96,23 @@ class DefaultEventHandler:
             outstanding = self.dispatch_serialized_data(outstanding)
             if outstanding:
                 tries -= 1
+                if self._closed.is_set():
+                    break
                 topics = listed(sorted({m.topic for m in outstanding}))
                 if tries:
                     log.info(
-                        "Could not send %d messages to %s; retrying in %d ms (%d retries left)",
-                        len(outstanding),
+                        "Could not send all messages to %s (unsent: %d); retrying in %d ms (retries left: %d)",
                         topics,
+                        len(outstanding),
                         self.config.retry_backoff_ms,
                         tries,
                     )
                 else:
                     log.info(
-                        "Could not send %d messages to %s; giving up, because no retries are left "
+                        "Could not send all messages to %s (unsent: %d); giving up, because no retries are left "
                         "(message.send.max.retries=%d)",
-                        len(outstanding),
                         topics,
+                        len(outstanding),
                         self.config.message_send_max_retries,
                     )
                 if self._closed.wait(self.config.retry_backoff_ms / 1000):
@@ -152,7 +154,7 @@ class DefaultEventHandler:
         except Exception as error:  # an encoder may raise any exception
             name = type(encoder).__name__
             raise errors.SerializationError(
-                f"{name} cannot encode a {type(value).__name__} of topic {topic}: {error}"
+                f"{name} cannot encode a {type(value).__name__} of topic {topic}: {str(error) or type(error).__name__}"
             ) from error
 
     # Metadata
@@ -179,7 +181,7 @@ class DefaultEventHandler:
             self.broker_partition_info.update_info(topics)
         except errors.KafkaError as error:
             log.error(
-                "Cannot fetch the metadata of topics %s; continuing with cached metadata, if any: %s",
+                "Cannot refresh metadata (topics: %s); cached metadata, if any, stays in use: %s",
                 listed(sorted(topics)),
                 error,
             )
@@ -216,8 +218,9 @@ class DefaultEventHandler:
             Exception
         ) as error:  # a user's partitioner may raise anything; as in Kafka it costs an attempt, not the thread
             log.warning(
-                "Could not choose the partitions of messages; trying again if message.send.max.retries allows it: %s",
-                error,
+                "Could not choose the partition of a message to %s; retrying if message.send.max.retries allows it: %s",
+                message.topic,
+                str(error) or type(error).__name__,
             )
             return None
         return by_broker
@@ -295,7 +298,7 @@ def _failed(response: ProduceResponse, data: Mapping[TopicPartition, Any]) -> li
             place = TopicPartition(topic.name, p.index)
             if p.error_code:
                 log.warning(
-                    "The leader of %s rejected messages; retrying if message.send.max.retries allows it: %s",
+                    "Could not send messages to %s; retrying if message.send.max.retries allows it: %s",
                     place,
                     errors.for_code(p.error_code).name,
                 )

@@ -78,5 +78,7 @@ class ProducerSendThread(threading.Thread):
         except Exception:  # as in Kafka 0.8, the error is only logged
             topics = listed(sorted({event.topic for event in events}))
             log.exception(
-                "Could not send all of a batch of %d messages to %s; the unsent ones are lost", len(events), topics
+                "Could not send all messages of a batch to %s (messages in the batch: %d); the unsent ones are lost",
+                topics,
+                len(events),
             )

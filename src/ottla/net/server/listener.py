@@ -174,7 +174,7 @@ class Listener:
         self._next_report = now + REPORT_SECONDS
         until = "one is closed" if wait is None else f"{wait:.1f} s have passed"
         log.warning(
-            "Listener %s accepts no further connection until %s: %s is reached; clients wait without an error",
+            "Listener %s accepts no further connection until %s: %s is reached; new clients have to wait",
             self.name,
             until,
             self._admission.reached(self.name),
