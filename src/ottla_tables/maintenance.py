@@ -46,7 +46,7 @@ class Maintenance:
                 self._expired_ms = self._clock_ms()
         except CommitConflictError as error:
             log.info(
-                "Topic %s: maintenance of its table waits for the next flush; another writer has committed: %s",
+                "Topic %s: maintenance of its table or dead-letter table is left to a later flush: %s",
                 self._topic,
                 error,
             )
@@ -61,9 +61,10 @@ class Maintenance:
             began = time.perf_counter()
             self._merge(small, snapshot)
             log.info(
-                "Topic %s: merged %d small files of its table in %.2f s",
+                "Topic %s: merged small files (%d, such as %s) in %.2f s",
                 self._topic,
                 len(small),
+                small[0].path,
                 time.perf_counter() - began,
             )
 

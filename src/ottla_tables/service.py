@@ -72,7 +72,7 @@ class TopicTask:
             "Cannot write the table of topic %s; retrying in %.0f s: %s",
             self.topic.name,
             delay,
-            error,
+            str(error) or type(error).__name__,
             exc_info=unexpected,
         )
 
@@ -104,7 +104,7 @@ class TopicTask:
         rows = writer.flush(ends)
         if rows:
             log.info(
-                "Topic %s: processed %d records for its table in %.2f s",
+                "Topic %s: processed %d record(s) for its table in %.2f s",
                 self.topic.name,
                 rows,
                 time.perf_counter() - began,

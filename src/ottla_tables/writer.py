@@ -103,8 +103,8 @@ class TableWriter:
             elif partition not in self._truncated:
                 self._truncated.add(partition)
                 log.error(
-                    "%s-%d: the log ends at offset %d, but the table has its records up to %d. The records "
-                    "in between were lost in an unclean leader election; new records before offset %d will not be in "
+                    "%s-%d: the log ends before offset %d, but the table has records up to offset %d. The log has lost "
+                    "records, for example in an unclean leader election; new records before offset %d will not be in "
                     "the table. To write the table again from the log, set another ottla.table.location",
                     self.topic,
                     partition,

@@ -97,7 +97,7 @@ class LogFlusher:
             self._warn_at, number, self._unreported = now + REPEAT_SECONDS, self._unreported, 0
         more = f" ({number} flushes were slow since the last warning)" if number > 1 else ""
         log.warning(
-            "The disk of %s is slow: flushing %s took %.0f ms, and its producers waited%s",
+            "The disk of %s is slow: flushing %s took %.0f ms, and producers may have waited%s",
             self._directory,
             tp,
             seconds * 1e3,
@@ -107,11 +107,17 @@ class LogFlusher:
     def _on_fast(self) -> None:
         with self._lock:
             now = self._clock()
-            if self._unreported is None or now - self._slow_at < REPEAT_SECONDS:
+            running = list(self._running.values())
+            is_slow = any(flush.is_awaited and now - flush.began > SLOW_SECONDS for flush in running)
+            if is_slow or self._unreported is None or now - self._slow_at < REPEAT_SECONDS:
                 return
             self._unreported = None
             seconds = now - self._slow_at
-        log.info("The disk of %s is fast again: no flush was slow in the last %.0f s", self._directory, seconds)
+        log.info(
+            "The disk of %s is fast again: producers have not waited for a slow flush in the last %.0f s",
+            self._directory,
+            seconds,
+        )
 
     def longest_running_seconds(self) -> float:
         """Return how long the oldest flush that has not returned has been running; 0 if there is none."""
@@ -132,8 +138,8 @@ class LogFlusher:
             return
         self._warn_at = now + REPEAT_SECONDS
         log.warning(
-            "The disk of %s hangs: flushing %s has not returned for %.0f s, and producers of at least %d partition(s) "
-            "wait",
+            "The disk of %s hangs: the flush of %s has not returned for %.0f s, and producers of at least %d "
+            "partition(s) may be waiting",
             self._directory,
             oldest.topic_partition,
             now - oldest.began,

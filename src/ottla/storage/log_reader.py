@@ -62,8 +62,8 @@ class ReadOnlyLog:
         reached = self._reached(high_watermark)
         if high_watermark is not None and reached < high_watermark:
             log.warning(
-                "%s ends at offset %d, before its checkpointed high watermark %d: the records in between are missing "
-                "in this replica, and are not read",
+                "%s ends at offset %d, before its checkpointed high watermark %d: the records in between cannot be "
+                "read from this replica",
                 self.directory,
                 reached,
                 high_watermark,

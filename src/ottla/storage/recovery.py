@@ -209,8 +209,8 @@ def _recover(opened: Log, recovery_point: int, *, compacted: bool, compacted_bel
         opened.txn_index(segment).clear()
         if segment.size != before:
             log.warning(
-                "%s: truncated %d bytes at the end of %s, from the first damaged batch or gap in the offsets on",
-                opened.topic_partition, before - segment.size, segment.path(LOG_SUFFIX).name,
+                "%s: truncated %s from %d to %d bytes, where a damaged batch, a gap in the offsets or preallocated "
+                "space begins", opened.topic_partition, segment.path(LOG_SUFFIX).name, before, segment.size,
             )  # fmt: skip
         if following is not None and (segment.size != before or end > following or following > end >= joined_from):
             _drop_after(opened, i)
@@ -280,7 +280,11 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
         opened.log_end_offset = active.end_offset()
     except CorruptMessageError as error:
         # This can also happen after a clean shutdown: a file may have been truncated or damaged since.
-        log.warning("%s; recovering this segment as after a crash", error)
+        log.warning(
+            "%s: %s; recovering this segment, which truncates it at the first damaged batch",
+            active.path(LOG_SUFFIX),
+            error,
+        )
         opened.log_end_offset = active.recover()
         checked_from = active.base_offset if checked_from is None else checked_from
     if log_start_offset > opened.log_end_offset:

@@ -426,7 +426,7 @@ class Segment:
         for position, header in headers(self.file, end, self.size):
             end, last = position + header.size_in_bytes, header
         if end != self.size:
-            raise CorruptMessageError(f"{self.path(LOG_SUFFIX)}: the file does not end with a whole batch")
+            raise CorruptMessageError("the file does not end with a whole batch")
         if last is None:
             return self.base_offset
         any_magic.verify(self.file.read(end - last.size_in_bytes, last.size_in_bytes), 0, last)

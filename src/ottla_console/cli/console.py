@@ -63,7 +63,8 @@ def run(args: argparse.Namespace) -> int:
     host, port = settings.listen
     if not settings.has_tls and not settings.listen.is_loopback:
         logging.getLogger("ottla.console").warning(
-            "Passwords and records are sent to browsers without TLS; set --tls-cert and --tls-key, or use a proxy"
+            "Passwords are received and records are sent without TLS; unless a proxy adds it, set --tls-cert and "
+            "--tls-key"
         )
     scheme, shown = ("https" if settings.has_tls else "http"), f"[{host}]" if ":" in host else host
     title = f"ottla console for {args.bootstrap_server} on {scheme}://{shown}:{port} (Ctrl+C stops it)"

@@ -91,9 +91,7 @@ class Refreshed(Generic[T]):
             try:
                 await self._refresh(self._generation)
             except Exception:
-                log.exception(
-                    "Cannot refresh a snapshot of the cluster; pages show the previous one until a retry succeeds"
-                )
+                log.exception("Cannot refresh a snapshot of the cluster; trying again at the next interval")
             await asyncio.sleep(max(self._seconds, self._cost / self._share))
 
     async def _refresh(self, generation: int) -> None:
@@ -299,7 +297,7 @@ class Collector:
                 started = time.monotonic()
                 await sample(snapshot)
             except KafkaError as error:
-                log.debug("Cannot sample rates of the cluster; trying again at the next interval: %s", error)
+                log.debug("Cannot sample rates or metrics of the cluster; trying again at the next interval: %s", error)
             except Exception:
                 log.exception("Cannot sample rates or metrics of the cluster; trying again at the next interval")
             await asyncio.sleep(max(self._seconds, (time.monotonic() - started) / self._share))

@@ -12,6 +12,7 @@ import logging
 import re
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from http.client import HTTPException
 from typing import Final, NamedTuple
 from urllib.error import URLError
 from urllib.parse import urlencode, urlsplit
@@ -63,10 +64,12 @@ class MetricPages:
         try:
             async with asyncio.timeout(FETCH_SECONDS):
                 page = await asyncio.to_thread(self._fetch, url)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             reason = error.reason if type(error) is URLError else error
             self.errors[address] = getattr(reason, "strerror", None) or str(reason) or type(error).__name__
-            log.debug("Cannot read metrics from %s; trying again at the next interval: %s", address, error)
+            log.debug(
+                "Cannot read metrics from %s; trying again at the next interval: %s", address, self.errors[address]
+            )
             return ""
         self.errors.pop(address, None)
         return page

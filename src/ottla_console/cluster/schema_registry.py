@@ -51,7 +51,7 @@ class SchemaRegistry:
 
     def __init__(self, url: str, credentials: str = "") -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
             raise ConfigurationError(f"--schema-registry: {url!r} is invalid: expected http://HOST:PORT")
         self._url = url.rstrip("/")
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
@@ -79,7 +79,9 @@ class SchemaRegistry:
         try:
             return json.dumps(decode(memoryview(value)[HEADER_BYTES:]), ensure_ascii=False, default=_plain).encode()
         except Exception as error:  # decoders may raise any exception; the record is shown without decoding
-            log.debug("Showing a record without decoding, because it does not match schema %s: %r", schema_id, error)
+            log.debug(
+                "Showing a key or value without decoding, because decoding with schema %s failed: %r", schema_id, error
+            )
             return None
 
     async def _load(self, schema_id: int) -> None:
@@ -88,11 +90,10 @@ class SchemaRegistry:
                 decoder = await asyncio.to_thread(self._decoder, schema_id)
         except Exception as error:  # also errors of parsers: an unusable schema is treated as missing
             log.info(
-                "Cannot load schema %s from %s; records with it are shown without decoding, and it is requested again "
-                "after %g s at the earliest: %s",
+                "Cannot load schema %s from %s; records with it are shown without decoding until a later attempt "
+                "succeeds: %s",
                 schema_id,
                 self._url,
-                RETRY_SECONDS,
                 str(error) or type(error).__name__,
             )
             _add(self._failed, schema_id, time.monotonic() + RETRY_SECONDS)

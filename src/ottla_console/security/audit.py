@@ -16,5 +16,10 @@ def record(user: User, action: str, resource: str, outcome: str, address: str) -
     role = user.role.name.lower()
     log.info(
         "user=%s role=%s address=%s action=%s resource=%s outcome=%s",
-        user.name, role, address, action, resource, outcome,
+        user.name, role, address, action, _in_one_line(resource), outcome,
     )  # fmt: skip
+
+
+def _in_one_line(text: str) -> str:
+    """Escape line breaks and other control characters of an input, so that it cannot forge lines."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

@@ -171,7 +171,7 @@ class Capture:
                 with contextlib.closing(snapshot.rows(table)) as rows:
                     while copied := self._copy_some(table, rows):
                         count += copied
-                log.info("Topic %s: copied the %d rows of the table", self._topics.name(table), count)
+                log.info("Topic %s: copied all rows of the table (%d)", self._topics.name(table), count)
                 total += count
         self._source.end_snapshot()
         return total

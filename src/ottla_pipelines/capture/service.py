@@ -76,8 +76,9 @@ def run(options: CaptureOptions, stopping: Event) -> None:
                     failures = 0 if capture.steps else failures
         except GraceExpired:
             log.warning(
-                "Stopping the capture %s, although the brokers or the database have not responded to its last "
-                "requests. When it is started again, it continues at the committed position",
+                "Stopping the capture %s before the end of its last step, for example because the brokers or the "
+                "database do not respond. When it is started again, it continues at the committed position, or copies "
+                "the rows again if it has not copied all of them",
                 options.name,
             )
             return
@@ -87,9 +88,9 @@ def run(options: CaptureOptions, stopping: Event) -> None:
             delay = backoff.backoff(failures)
             failures += 1
             log.error(
-                "Cannot capture changes for the topics %s.…; retrying in %.0f s: %s",
+                "Cannot capture changes for the topics %s.…%s: %s",
                 options.name,
-                delay,
-                " ".join(str(error).split()),
+                "" if stopping.is_set() else f"; retrying in {delay:.0f} s",
+                " ".join(str(error).split()) or type(error).__name__,
             )
             stopping.wait(delay)

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 EARLY: Final = {
-    "with_columns": 'withColumn: use select("*", column.alias("name"))',
-    "with_columns_renamed": "withColumnRenamed: use select with aliases",
-    "to_schema": "to: use select with casts",
-    "with_watermark": "withWatermark: read the topic instead, or set the watermark in the query that defines the table",
+    "with_columns": 'withColumn(): use select("*", column.alias("name"))',
+    "with_columns_renamed": "withColumnRenamed(): use select with aliases",
+    "to_schema": "to(): use select with casts",
+    "with_watermark": "withWatermark(): read the topic instead, or set the watermark in the query of the table",
 }
 """Operations by their names in Spark Connect's protocol, with alternatives. The error was observed with `with_columns`;
 the others are implemented in the same way.

@@ -84,7 +84,7 @@ class Registry(SparkConnectGraphElementRegistry):
             if last_part(table) in self.outputs:
                 log.warning(
                     "Flow %s does not wait for the update of table %s and may read outdated rows, because the flow "
-                    "uses %s",
+                    "calls %s",
                     flow,
                     table,
                     EARLY[kind],

@@ -280,7 +280,9 @@ def remove_orphans(spark: SparkSession, project: Path, request: dict[str, Any], 
     streams = set() if request["full_refresh_all"] else streams - set(request["full_refresh"])
     orphans = [path for path in _table_directories(project) if path.name in outputs - tables - streams]
     for path in orphans:
-        log.warning("Removing table directory %s, which a killed run has left and which is not in the catalog", path)
+        log.warning(
+            "Removing table directory %s, which an unfinished run has left and which is not in the catalog", path
+        )
         shutil.rmtree(path)
     return orphans
 

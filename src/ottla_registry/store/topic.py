@@ -159,7 +159,11 @@ class SchemasTopic:
             await producer.stop(timeout=0)
 
     def _write_failed(self, error: KafkaError) -> RestError:
-        log.error("Cannot write to topic %s; the client receives error 50001: %s", self._partition.topic, error)
+        log.error(
+            "A write to topic %s failed, or its outcome is unknown; the client receives error 50001: %s",
+            self._partition.topic,
+            error,
+        )
         return store_failed(str(error))
 
     async def _wait_for(self, offset: int) -> None:
@@ -194,7 +198,7 @@ class SchemasTopic:
         try:
             await self._admin.create_topics([new], wait_for_metadata=True)
         except TopicAlreadyExistsError:
-            log.info("Topic %s was created by another registry; using it", topic)
+            log.info("Topic %s already exists; using it", topic)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Callable
@@ -45,6 +46,18 @@ def test_metric_labels_are_unescaped() -> None:
 def test_malformed_metrics_address_is_rejected(address: str) -> None:
     with pytest.raises(ConfigurationError, match="--broker-metrics"):
         MetricPages([address], [])
+
+
+async def test_metrics_page_that_is_not_http_is_an_error_of_its_address() -> None:
+    async def respond(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(respond, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        pages = MetricPages([address], [])
+        assert await pages.read() == {address: ""}
+        assert "SSH-2.0" in pages.errors[address]
 
 
 def test_quota_usage_lists_throttled_clients_first_with_their_limit() -> None:

@@ -139,7 +139,7 @@ def test_value_without_schema_header_has_no_schema_id(value: bytes | None) -> No
     assert schema_id_of(value) is None
 
 
-@pytest.mark.parametrize("url", ["localhost:8081", "file:///etc/passwd", "http://"])
+@pytest.mark.parametrize("url", ["localhost:8081", "file:///etc/passwd", "http://", "http://me:secret@a:1"])
 def test_malformed_registry_url_is_rejected(url: str) -> None:
     with pytest.raises(ConfigurationError, match="--schema-registry"):
         SchemaRegistry(url)

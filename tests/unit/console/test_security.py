@@ -14,6 +14,7 @@ from ottla.broker.embedded import Broker
 from ottla.errors import ConfigurationError
 from ottla_console.application import create_app
 from ottla_console.routes import ROUTES
+from ottla_console.security import audit
 from ottla_console.security.masking import Masking, masked_value
 from ottla_console.security.sessions import COOKIE, Sessions
 from ottla_console.security.users import Role, User, load_users
@@ -138,6 +139,14 @@ def test_changes_and_rejections_are_in_the_audit_log(
         "user=editor role=editor address=testclient action=POST /users/set resource=- outcome=rejected (role)",
     ]
     assert all("hunter2" not in line for line in lines)
+
+
+def test_names_cannot_forge_lines_of_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.console.audit")
+    audit.record(User("ann", Role.ADMIN), "delete-group", "group:x\nuser=root é\u2028", "done", "10.0.0.7")
+    assert caplog.messages == [
+        "user=ann role=admin address=10.0.0.7 action=delete-group resource=group:x\\nuser=root é\\u2028 outcome=done"
+    ]
 
 
 def test_masked_fields_are_neither_shown_nor_searched(ottla_broker: Broker, ottla_topic: str) -> None:

@@ -19,6 +19,12 @@ def test_malformed_record_keeps_the_version_that_it_should_replace(malformed: by
     assert state.version("orders-value", 1) == SCHEMA
 
 
+def test_record_that_is_nested_too_deeply_is_ignored() -> None:
+    state = RegistryState()
+    state.apply(KEY, b"[" * 100_000)
+    assert state.version("orders-value", 1) is None
+
+
 def test_version_is_replaced_and_removed_by_records_with_its_key() -> None:
     state = RegistryState()
     state.apply(KEY, schema_value(SCHEMA))

@@ -53,8 +53,8 @@ def test_slow_disk_is_logged_once_a_minute_and_when_it_is_fast_again(
     flush(flusher, clock, 2)
     assert flusher.slow_flushes == 4
     assert caplog.messages == [
-        "The disk of /data/a is slow: flushing orders-3 took 1500 ms, and its producers waited",
-        "The disk of /data/a is slow: flushing orders-3 took 2000 ms, and its producers waited "
+        "The disk of /data/a is slow: flushing orders-3 took 1500 ms, and producers may have waited",
+        "The disk of /data/a is slow: flushing orders-3 took 2000 ms, and producers may have waited "
         "(3 flushes were slow since the last warning)",
     ]
     caplog.clear()
@@ -63,8 +63,24 @@ def test_slow_disk_is_logged_once_a_minute_and_when_it_is_fast_again(
     clock.now += REPEAT_SECONDS
     flush(flusher, clock, 0.001)
     flush(flusher, clock, 0.001)
-    assert caplog.messages == ["The disk of /data/a is fast again: no flush was slow in the last 60 s"]
+    assert caplog.messages == [
+        "The disk of /data/a is fast again: producers have not waited for a slow flush in the last 60 s"
+    ]
     assert flusher.times.snapshot(clock.now).count == 9
+
+
+def test_disk_with_a_slow_running_flush_is_not_fast_again(
+    flusher: LogFlusher, clock: Seconds, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ottla.storage")
+    flush(flusher, clock, 1.5)
+    caplog.clear()
+    with flusher.measured(TP, is_awaited=True):
+        clock.now += REPEAT_SECONDS + 1
+        flush(flusher, clock, 0.001)
+        assert caplog.messages == []
+    assert len(caplog.messages) == 1
+    assert "is slow" in caplog.messages[0]
 
 
 def test_disk_that_hangs_is_logged_while_it_hangs(
@@ -84,8 +100,8 @@ def test_disk_that_hangs_is_logged_while_it_hangs(
         flusher.check()
         assert flusher.longest_running_seconds() == 15
     assert caplog.messages == [
-        "The disk of /data/a hangs: flushing orders-3 has not returned for 15 s, and producers of at least 1 "
-        "partition(s) wait"
+        "The disk of /data/a hangs: the flush of orders-3 has not returned for 15 s, and producers of at least 1 "
+        "partition(s) may be waiting"
     ]
     assert flusher.longest_running_seconds() == 0
     assert flusher.slow_flushes == 2

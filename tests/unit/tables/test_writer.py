@@ -103,7 +103,7 @@ def test_log_that_is_shorter_than_the_table_is_reported_once(
         writer.report_truncation(ends._replace(high_watermarks={0: end}))
     lines = [record.getMessage() for record in caplog.records if "unclean leader election" in record.getMessage()]
     assert [line.partition(". ")[0] for line in lines] == [
-        f"{world.topic}-0: the log ends at offset {end}, but the table has its records up to 2" for end in (2, 1)
+        f"{world.topic}-0: the log ends before offset {end}, but the table has records up to offset 2" for end in (2, 1)
     ]
 
 

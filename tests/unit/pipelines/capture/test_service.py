@@ -65,3 +65,17 @@ def test_capture_requests_are_abandoned_after_the_grace_period(
     with caplog.at_level(logging.WARNING, "ottla_pipelines"):
         service.run(OPTIONS, Event())
     assert "When it is started again, it continues at the committed position" in caplog.text
+
+
+def test_error_after_the_stop_is_logged_without_a_retry(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopping = Event()
+
+    def opened(_: service.CaptureOptions) -> None:
+        stopping.set()
+        raise TimeoutError
+
+    monkeypatch.setattr(service, "opened", opened)
+    service.run(OPTIONS, stopping)
+    assert caplog.messages == [f"Cannot capture changes for the topics {OPTIONS.name}.…: TimeoutError"]
