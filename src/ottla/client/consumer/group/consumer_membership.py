@@ -423,9 +423,11 @@ class ConsumerMembership(Membership):
         """
         self._stop_heartbeats()
         stays = operation is GroupMembershipOperation.REMAIN_IN_GROUP and self.config.group_instance_id is None
-        if self.state in (*IS_MEMBER, State.JOINING) and not stays:
-            await self._send_leave(self._leave_epoch(operation))
-        self.reset()
+        try:
+            if self.state in (*IS_MEMBER, State.JOINING) and not stays:
+                await self._send_leave(self._leave_epoch(operation))
+        finally:
+            self.reset()  # also if the caller's timeout cancels this: without heartbeats, it is no longer a member
 
     async def _send_leave(self, epoch: int) -> None:
         if self.coordinator.node is None:
