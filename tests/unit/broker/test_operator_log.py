@@ -230,7 +230,7 @@ def test_changes_of_leaders_and_isr_during_a_restart_are_logged(
         "INFO broker: Stopped broker 1 in N s",
         "INFO broker: Stopping broker 1",
         "INFO cluster: Controlled shutdown of broker 1: moved 1 of 1 leaders in N s",
-        "INFO cluster: Controlled shutdown of broker 1: moving 1 leaders to other brokers",
+        "INFO cluster: Controlled shutdown of broker 1: moving its leaders (1) to other brokers",
         "INFO controller: Controlled shutdown of broker 1: moving its leaders to other brokers",
         "INFO controller: Live brokers: [0]; registered: [], left: [1]",
         "INFO controller: a-0 is still led by broker 0: epoch=1 isr=[0] replicas=[0, 1] (controlled shutdown)",

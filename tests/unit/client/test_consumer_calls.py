@@ -18,6 +18,7 @@ from ottla import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from ottla.client.consumer import core
 from ottla.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -29,6 +30,7 @@ from ottla.errors import (
     WakeupError,
 )
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -249,6 +251,35 @@ def test_unsubscribe_calls_the_listener_and_leaves_the_group(broker: ScriptedBro
         assert len(broker.requests_of(LeaveGroupRequest)) == 1
         with pytest.raises(IllegalStateError, match="not subscribed to any topic"):
             c.poll()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_consumer_joins_again_after_an_unsubscribe_that_could_not_leave_in_time(
+    broker: ScriptedBroker, protocol: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(core, "LEAVE_SECONDS", 0.05)
+
+    def late(request: Any) -> None:
+        if getattr(request, "member_epoch", -1) < 0:
+            time.sleep(0.2)
+
+    broker.on(LeaveGroupRequest, late, times=10**6)
+    broker.on(ConsumerGroupHeartbeatRequest, late, times=10**6)
+    with consumer(broker, group_id="g", group_protocol=protocol) as c:
+        joins = partial(joins_of, broker)
+        c.subscribe(["t"])
+        poll_until(c, lambda: joins() == 1)
+        poll_until(c, lambda: c._core.membership.is_settled)
+        c.unsubscribe()
+        assert "Could not leave group g in time" in caplog.text
+        c.subscribe(["t"])
+        poll_until(c, lambda: joins() == 2)
+
+
+def joins_of(broker: ScriptedBroker) -> int:
+    """Return the number of requests that joined the group."""
+    heartbeats = broker.requests_of(ConsumerGroupHeartbeatRequest)
+    return len(broker.requests_of(JoinGroupRequest)) + sum(request.member_epoch == 0 for request in heartbeats)
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def test_unavailable_coordinator_is_logged_at_once_and_named_in_timeouts(
             consumer.position(partition, timeout_ms=200)
         with pytest.raises(KafkaTimeoutError, match=REASON):
             admin.list_consumer_group_offsets("g", timeout_ms=400)
-        assert caplog.text.count("No coordinator of group g; looking it up again: The coord") == 1
+        assert caplog.text.count("of group g; calls that need it are retried until they time out: The coord") == 1
         assert caplog.text.count("retrying until it has taken 0.4 s: g: The coordinator is not available") == 1
         cluster.start_broker(coordinator_id)
         assert consumer.committed(partition) == 0
-        assert "group g has a coordinator again after" in caplog.text
+        assert "Found the coordinator of group g after" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -169,12 +170,14 @@ def test_other_partitions_use_the_new_epoch_when_none_of_their_batches_is_in_fli
     assert (last.producer_epoch, last.base_sequence) == (1, 0)
 
 
-def test_exhausted_epochs_require_a_new_producer_id() -> None:
+def test_exhausted_epochs_require_a_new_producer_id(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.client")
     m = manager()
     m.epoch = MAX_EPOCH
     first, second = send_batches(m, 1, 1)
     m.failed(first, certain=True)
     assert not m.may_send(second)
+    assert "restarting the sequence numbers at 0 with a new producer id" in caplog.text
     asyncio.run(m.get_producer_id())
     assert m.may_send(second)
     assert batch_identity(second) == (502, 0, 0)

@@ -308,6 +308,20 @@ def test_malformed_acls_deny_access_to_their_resource(value: bytes, caplog: pyte
     in_memory(test)
 
 
+def test_malformed_acls_can_be_replaced_after_their_znode_was_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(tree: SharedTree, store: MetadataStore) -> None:
+        await store.multi([Create("/kafka-acl"), Create("/kafka-acl/Topic"), Create("/kafka-acl/Topic/orders", b"{")])
+        broker, other = await Broker(store).start(), await Broker(tree.session()).start()
+        assert broker.acls == other.acls == {deny_all(TOPIC)}
+        assert "delete the znode, and add its ACLs again" in caplog.text
+        await store.multi([Delete("/kafka-acl/Topic/orders")])
+        assert await broker.store.add([acl()]) == [None]
+        await broker.until({acl()})
+        await other.until({acl()})
+
+    in_memory(test)
+
+
 def test_expired_notifications_are_deleted_and_late_brokers_read_all_acls() -> None:
     async def test(tree: SharedTree, store: MetadataStore) -> None:
         now = [1000.0]

@@ -221,7 +221,7 @@ class Connections:
                     "Cannot resolve %s of bootstrap.servers; using only those that can be resolved: %s", server, failure
                 )
             else:
-                log.warning("Cannot resolve %s of bootstrap.servers; each request tries again: %s", server, failure)
+                log.warning("Cannot resolve %s of bootstrap.servers; a later request tries again: %s", server, failure)
         if names:
             self._bootstrap = _bootstrap_nodes(names)
             self._bootstrap_is_resolved = True

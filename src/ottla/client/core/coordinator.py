@@ -111,11 +111,15 @@ class Coordinator:
         if self._has_warned or now - self._failing_since < SLOW_SECONDS or self.connections.is_failing:
             return
         self._has_warned = True
-        log.warning("No coordinator of %s; looking it up again: %s", self._subject, error)
+        log.warning(
+            "Cannot find the coordinator of %s; calls that need it are retried until they time out: %s",
+            self._subject,
+            error,
+        )
 
     def _found(self) -> None:
         if self._has_warned and self._failing_since is not None:
-            log.info("%s has a coordinator again after %.1f s", self._subject, time.monotonic() - self._failing_since)
+            log.info("Found the coordinator of %s after %.1f s", self._subject, time.monotonic() - self._failing_since)
         self._failure, self._failing_since, self._has_warned = None, None, False
 
     @property

@@ -381,8 +381,8 @@ class Metadata:
         if info is None or epoch <= info.leader_epoch:
             return False
         log.info(
-            "%s: an offset has leader epoch %d, but the metadata has %d; not using the partition's leader until the "
-            "metadata is refreshed",
+            "%s: an offset has leader epoch %d, but the metadata has %d; not using the partition's leader until newer "
+            "metadata arrives",
             tp,
             epoch,
             info.leader_epoch,

@@ -84,7 +84,11 @@ class Telemetry:
                 async with asyncio.timeout(FAREWELL_SECONDS):
                     await self._push(self._subscription, terminating=True)
             except (errors.KafkaError, TimeoutError) as error:
-                log.debug("Could not push the last metrics before closing, so they are lost: %r", error)
+                log.debug(
+                    "Could not push the last metrics of client %s before closing, so they may be lost: %r",
+                    self._connections.client_id,
+                    error,
+                )
 
     async def _run(self) -> None:
         while True:
@@ -95,12 +99,17 @@ class Telemetry:
             except SUBSCRIPTION_OUTDATED:
                 continue
             except FINAL as error:
-                log.debug("Client telemetry has stopped, and no more metrics are pushed: %s", error)
+                log.debug("No more metrics of client %s are pushed: %s", self._connections.client_id, error)
                 self._subscription = None
                 self._subscribed.set()
                 return
             except errors.KafkaError as error:
-                log.debug("Client telemetry failed; retrying in a minute: %s", error)
+                log.debug(
+                    "Telemetry of client %s failed; retrying in %g s: %s",
+                    self._connections.client_id,
+                    RETRY_SECONDS,
+                    error,
+                )
                 await self._sleep(RETRY_SECONDS)
 
     async def _subscribe(self) -> GetTelemetrySubscriptionsResponse:

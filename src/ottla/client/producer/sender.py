@@ -110,7 +110,10 @@ class Sender:
             try:
                 next_look = self._send_ready()
             except Exception:  # a bug must be logged, not block every record
-                log.exception("Unexpected error while sending batches; retrying within 1 s")
+                log.exception(
+                    "Unexpected error while sending batches; retrying within 1 s (client.id=%s)",
+                    self.connections.client_id,
+                )
                 next_look = self._clock.monotonic() + 1.0
             await self._clock.wait(self._wakeup, next_look)
             self._wakeup.clear()
@@ -192,11 +195,18 @@ class Sender:
             await self.transactions.get_producer_id()
         except KafkaError as error:
             if not error.retriable and error.code is not None:
-                log.debug("Cannot get a producer id; failing all pending batches: %s", error)
+                log.debug(
+                    "Cannot get a producer id; failing all pending batches (client.id=%s): %s",
+                    self.connections.client_id,
+                    error,
+                )
                 self.abort_batches(error)
             else:
                 log.debug(
-                    "Cannot get a producer id; retrying in %g s if records are pending: %s", ID_RETRY_SECONDS, error
+                    "Cannot get a producer id; retrying in %g s if records are pending (client.id=%s): %s",
+                    ID_RETRY_SECONDS,
+                    self.connections.client_id,
+                    error,
                 )
             await asyncio.sleep(ID_RETRY_SECONDS)
 
@@ -237,7 +247,7 @@ class Sender:
         try:
             batch.finish(transactional=self.scope is not None)
         except Exception as error:  # an error of a codec must not fail other batches
-            log.exception("%s: could not encode a batch; its %d records fail", batch.tp, batch.count)
+            log.exception("%s: could not encode a batch; its %d record(s) fail", batch.tp, batch.count)
             self._fail(batch, SerializationError(f"{batch.tp}: could not encode the batch: {error}"))
             return False
         self.accumulator.shrink(batch)
@@ -368,7 +378,7 @@ class Sender:
         if self.transactions is not None and not again:
             again = in_time and self.transactions.may_retry(batch, error)
         if again and in_time and self.config.acks != 0 and batch.attempts <= self.config.retries:
-            log.debug("%s: retrying a batch of %d records: %s", batch.tp, batch.count, error)
+            log.debug("%s: retrying a batch of %d record(s): %s", batch.tp, batch.count, error)
             batch.last_error = error
             self.metrics.record_retry(batch)
             self.accumulator.put_back(batch)

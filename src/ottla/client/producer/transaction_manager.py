@@ -194,10 +194,10 @@ class TransactionManager:
         self._raise_epoch()
         self._restart_sequences(sequences)
         log.info(
-            "%s: restarting the sequence numbers at 0 with producer epoch %d, because a batch failed or the broker has "
-            "lost the producer's state",
+            "%s: restarting the sequence numbers at 0 with %s, because a batch failed or the broker has lost the "
+            "producer's state",
             tp,
-            sequences.epoch,
+            f"producer epoch {sequences.epoch}" if self.has_producer_id else "a new producer id",
         )
 
     def _restart_sequences(self, sequences: Sequences) -> None:

@@ -308,9 +308,10 @@ class Transactions:
                 log.warning(
                     "transactional.id %s: could not abort the open transaction before closing; %s: %s",
                     self.id,
-                    "it stays open, because two-phase commit has no timeout"
+                    "it may stay open, because two-phase commit has no timeout"
                     if config.transaction_two_phase_commit_enable
-                    else f"the coordinator aborts it after transaction.timeout.ms={config.transaction_timeout_ms}",
+                    else "the coordinator aborts it at the latest after "
+                    f"transaction.timeout.ms={config.transaction_timeout_ms}",
                     str(error) or f"no response within {limit:g} s",
                 )
         if self._announcing is not None:

@@ -215,8 +215,8 @@ class AclStore:
             self._apply(pattern, frozenset() if node is None else znodes.acls_of(pattern, node.value))
         except UnreadableNodeError as error:
             log.error(
-                "Cannot parse ACLs: %s. Access to the resource is denied to everyone but super users; set its ACLs "
-                "again.",
+                "Cannot parse ACLs: %s. Access to the resource is denied to everyone but super users; delete the "
+                "znode, and add its ACLs again.",
                 error,
             )
             self._apply(pattern, frozenset())

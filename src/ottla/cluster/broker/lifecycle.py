@@ -160,7 +160,7 @@ class BrokerLifecycle:
             return  # another broker has this id now
         began, led = time.monotonic(), self._led(self.metadata_cache.image)
         if led:
-            log.info("Controlled shutdown of broker %d: moving %d leaders to other brokers", self._broker_id, led)
+            log.info("Controlled shutdown of broker %d: moving its leaders (%d) to other brokers", self._broker_id, led)
         await self._move_leaders(own)
         if led:
             seconds, remaining = time.monotonic() - began, self._led(self.metadata_cache.image)
@@ -182,16 +182,17 @@ class BrokerLifecycle:
             try:
                 remaining = await self._request_controlled_shutdown(own)
             except KafkaError as error:
-                outcome = f"retrying ({left} retries left)" if left else "stopping without moving the remaining leaders"
-                log.warning("Controlled shutdown request to the controller failed; %s: %s", outcome, error)
+                outcome = (
+                    f"retrying (retries left: {left})" if left else "stopping without moving the remaining leaders"
+                )
+                log.warning("Controlled shutdown request of broker %d failed; %s: %s", own.id, outcome, error)
             else:
                 if not remaining:
                     return
                 if left:
                     log.warning(
-                        "The controller could not move %d leaders of broker %d to other in-sync replicas; retrying in "
-                        "%g s (%d retries left): %s",
-                        len(remaining),
+                        "The controller could not move all leaders of broker %d to other in-sync replicas; retrying in "
+                        "%g s (retries left: %d): %s",
                         own.id,
                         config.controlled_shutdown_retry_backoff_ms / 1000,
                         left,
@@ -199,9 +200,8 @@ class BrokerLifecycle:
                     )
                 else:
                     log.warning(
-                        "The controller could not move %d leaders of broker %d to other in-sync replicas; this broker "
-                        "stops nevertheless, and these partitions may have no leader then: %s",
-                        len(remaining),
+                        "The controller could not move all leaders of broker %d to other in-sync replicas; this broker "
+                        "stops nevertheless, after which partitions that it still leads may have no leader: %s",
                         own.id,
                         listed(remaining),
                     )

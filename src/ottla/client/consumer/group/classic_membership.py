@@ -448,9 +448,11 @@ class ClassicMembership(Membership):
         leaves = self.config.group_instance_id is None
         if operation is not GroupMembershipOperation.DEFAULT:
             leaves = operation is GroupMembershipOperation.LEAVE_GROUP
-        if self.member_id and leaves:
-            await self._send_leave("the consumer is being closed or unsubscribed")
-        self.reset()
+        try:
+            if self.member_id and leaves:
+                await self._send_leave("the consumer is being closed or unsubscribed")
+        finally:
+            self.reset()  # also if the caller's timeout cancels this: without heartbeats, it is no longer a member
 
     async def _send_leave(self, reason: str) -> None:
         if self.coordinator.node is None or not self.member_id:

@@ -268,7 +268,7 @@ class ConsumerMembership(Membership):
         self._owned = target
         self.subscription.assign(target)
         log.info(
-            "group %s: partitions assigned in epoch %d: %s",
+            "group %s: partitions assigned in member epoch %d: %s",
             self.group_id,
             self.generation,
             ", ".join(map(str, sorted(target))) or "none",
@@ -394,10 +394,14 @@ class ConsumerMembership(Membership):
         elif issubclass(error, errors.FencedInstanceIdError):
             self._fail(fenced_instance(self.config.group_instance_id))
         elif issubclass(error, errors.TopicAuthorizationFailedError):
+            rejection = error(message)
             log.debug(
-                "group %s: poll() raises %s once, and other topics continue: %s", self.group_id, error.name, message
+                "group %s: the coordinator rejected a heartbeat; the next poll() raises the error, and heartbeats "
+                "continue: %s",
+                self.group_id,
+                rejection,
             )
-            self.fail(error(message))
+            self.fail(rejection)
         elif error.retriable:
             log.debug(
                 "group %s: the coordinator rejected a heartbeat; retrying in %g s: %s",
@@ -423,9 +427,11 @@ class ConsumerMembership(Membership):
         """
         self._stop_heartbeats()
         stays = operation is GroupMembershipOperation.REMAIN_IN_GROUP and self.config.group_instance_id is None
-        if self.state in (*IS_MEMBER, State.JOINING) and not stays:
-            await self._send_leave(self._leave_epoch(operation))
-        self.reset()
+        try:
+            if self.state in (*IS_MEMBER, State.JOINING) and not stays:
+                await self._send_leave(self._leave_epoch(operation))
+        finally:
+            self.reset()  # also if the caller's timeout cancels this: without heartbeats, it is no longer a member
 
     async def _send_leave(self, epoch: int) -> None:
         if self.coordinator.node is None:
@@ -436,7 +442,8 @@ class ConsumerMembership(Membership):
             )
         except errors.KafkaError as error:
             log.debug(
-                "group %s: could not leave; the broker removes the member after its session timeout: %s",
+                "group %s: could not leave; the coordinator removes the member at the latest after its session "
+                "timeout: %s",
                 self.group_id,
                 error,
             )

@@ -190,8 +190,8 @@ class Membership(abc.ABC):
             self.metrics.listener(method, time.monotonic() - began)
         except Exception as error:  # user code must not break a rebalance
             log.exception(
-                "group %s: %s() of the rebalance listener raised an exception; the rebalance continues, and then the "
-                "consumer raises it",
+                "group %s: %s() of the rebalance listener raised an exception; the consumer continues, and raises the "
+                "first exception of the listener afterwards",
                 self.group_id,
                 method,
             )
@@ -233,8 +233,8 @@ class Membership(abc.ABC):
             return True
         log.warning(
             "group %s: poll() was not called within max.poll.interval.ms=%d, so this member gives up its partitions; "
-            "the next poll() joins again. If the records between two polls take that long, lower max.poll.records=%d, "
-            "or raise max.poll.interval.ms",
+            "the next poll() joins again. If processing the records of one poll takes that long, lower "
+            "max.poll.records=%d, or raise max.poll.interval.ms",
             self.group_id,
             self.config.max_poll_interval_ms,
             self.config.max_poll_records,

@@ -11,6 +11,7 @@ from ottla import errors
 from ottla.client.core.connections import Connections
 from ottla.client.core.metadata import Metadata
 from ottla.errors import KafkaError, UnsupportedVersionError
+from ottla.logs import listed
 from ottla.model import TopicPartition
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -79,12 +80,11 @@ class LeaderEpochs:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            partitions = ", ".join(map(str, requested))
             log.debug(
-                "Cannot look up the end offsets of leader epochs of %s at node %d; these partitions are not fetched "
-                "until the lookup, which the next poll() retries, succeeds: %s",
-                partitions,
+                "Cannot look up the end offsets of leader epochs at node %d; a later poll() retries this, before it "
+                "fetches %s: %s",
                 node,
+                listed(sorted(requested)),
                 error,
             )
             return

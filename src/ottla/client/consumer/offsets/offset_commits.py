@@ -79,15 +79,18 @@ class OffsetCommits:
         if isinstance(error, RetriableCommitFailedError):
             self.next_due = min(self.next_due, time.monotonic() + self._retry_backoff)
             log.debug(
-                "group %s: automatic offset commit failed; retrying in %g s: %s", group, self._retry_backoff, error
+                "group %s: automatic offset commit failed; poll() retries it after %g s: %s",
+                group,
+                self._retry_backoff,
+                error,
             )
         elif error is not None:
             log.warning(
-                "group %s: automatic offset commit failed; committing again after auto.commit.interval.ms=%d. Records "
-                "since the last commit are read again if the group rebalances before: %s",
+                "group %s: automatic offset commit failed; poll() commits again after auto.commit.interval.ms=%d. If "
+                "the group rebalances or the consumer stops before, records may be read again: %s",
                 group,
-                self._interval * 1000,
-                error,
+                round(self._interval * 1000),
+                str(error) or type(error).__name__,
             )
 
     async def commit_sync(self, offsets: Offsets, deadline: float) -> None:
@@ -173,8 +176,8 @@ class OffsetCommits:
             await self.group_offsets.commit(offsets, deadline)
         except KafkaError as error:
             log.warning(
-                "group %s: could not commit the offsets of %s before giving up the partitions; the next owner may read "
-                "records again: %s",
+                "group %s: could not commit the offsets of %s before giving up partitions, so records may be read "
+                "again: %s",
                 self.group_offsets.group_id,
                 listed(sorted(offsets)),
                 error,

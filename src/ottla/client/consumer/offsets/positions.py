@@ -100,7 +100,11 @@ class Positions:
             error = None if task.cancelled() else task.exception()
             if isinstance(error, KafkaTimeoutError):
                 missing = sorted(tp for tp, state in self.subscription.partitions.items() if state.position is None)
-                log.debug("Cannot look up the positions of %s; the next poll() retries: %s", listed(missing), error)
+                log.debug(
+                    "Cannot look up positions; the next poll() retries those still missing (%s): %s",
+                    listed(missing) or "none",
+                    error,
+                )
             elif error is not None:
                 self.poll_trigger.fail(error if isinstance(error, KafkaError) else KafkaError(repr(error)))
             self.poll_trigger.set()
@@ -125,7 +129,10 @@ class Positions:
         if timestamp is None:
             return False
         log.info(
-            "%s: offset %s is out of range; resetting it (auto.offset.reset=%s)", state.tp, state.fetch_from, policy
+            "%s: offset %s is out of range; resetting the position (auto.offset.reset=%s)",
+            state.tp,
+            state.fetch_from,
+            policy,
         )
         state.reset(timestamp)
         self.lacks_positions = True

@@ -153,7 +153,8 @@ class ShareConsumerCore:
                 await self.membership.leave()
         except TimeoutError:
             log.warning(
-                "Could not leave group %s in time; the broker removes the member after its session timeout",
+                "Could not leave group %s in time; the coordinator removes the member at the latest after its session "
+                "timeout",
                 self.config.group_id,
             )
 

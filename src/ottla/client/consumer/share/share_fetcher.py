@@ -110,7 +110,7 @@ class ShareFetcher:
             del self._busy[node]
             if not task.cancelled() and task.exception() is not None:
                 log.error(
-                    "Unexpected error in the share session of group %s with node %d; the next poll() sends another "
+                    "Unexpected error in the share session of group %s with node %d; a later poll() sends another "
                     "request",
                     self.config.group_id,
                     node,
@@ -184,10 +184,22 @@ class ShareFetcher:
             session.restart()  # the broker may have handled the request, so the epoch is unknown
             _complete(sent, error)
             if isinstance(error, errors.UnsupportedVersionError) or (error.code is not None and not error.retriable):
-                log.debug("Share session with node %d failed; poll() raises the error: %s", node, error)
+                log.debug(
+                    "A request in the share session of group %s with node %d failed; the next poll(), if any, raises "
+                    "the error: %s",
+                    self.config.group_id,
+                    node,
+                    error,
+                )
                 self.poll_trigger.fail(error)
             else:
-                log.debug("Share session with node %d failed; the next fetch opens a new one: %s", node, error)
+                log.debug(
+                    "A request in the share session of group %s with node %d failed; the next fetch, if any, opens a "
+                    "new session: %s",
+                    self.config.group_id,
+                    node,
+                    error,
+                )
             if error.refresh_metadata or error.code is None:
                 self.metadata.request_update()
             await asyncio.sleep(self._retry_backoff)
