@@ -339,7 +339,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
                 remedies = ", ".join(f"set {option} to {allowed}" for option, _, allowed in conflicts)
                 raise ConfigurationError(f"{listed} cannot be used with {feature}: {remedies}, or leave it out")
             log.info(
-                "Idempotence is disabled, because it cannot be used with %s; retries may write records twice", listed
+                "Idempotence is disabled, because it cannot be used with %s; a retry may write records twice", listed
             )
             self.values["enable.idempotence"] = False
         if self.transactional_id is not None and not self.enable_idempotence:

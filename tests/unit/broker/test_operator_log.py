@@ -145,13 +145,13 @@ def test_topic_group_config_and_acl_events_are_logged_once(
     assert broker_log.lines() == [
         "INFO controller: Created topic __consumer_offsets: partitions=1 replication_factor=2 id=ID configs="
         "{'cleanup.policy': 'compact', 'compression.type': 'producer', 'segment.bytes': '104857600'} (automatically)",
+        "INFO coordinator.group: Group readers has a new generation: generation=1 members=1 protocol=range "
+        "leader=consumer-readers-ID after N s",
         "INFO coordinator.group: Group readers is empty: generation=2",
         "INFO coordinator.group: Rebalancing group readers: generation=0 members=1: "
         "member consumer-readers-ID (/127.0.0.1) joins",
         "INFO coordinator.group: Rebalancing group readers: generation=1 members=0: "
         "member consumer-readers-ID (/127.0.0.1) leaves: the consumer is being closed or unsubscribed",
-        "INFO coordinator.group: The members of group readers have joined: generation=1 members=1 protocol=range "
-        "leader=consumer-readers-ID after N s",
         "INFO replication: Broker 0 now follows __consumer_offsets-0 (epoch 0)",
         "INFO replication: Broker 1 now leads __consumer_offsets-0 (epoch 0)",
     ]
@@ -167,7 +167,7 @@ def test_topic_group_config_and_acl_events_are_logged_once(
     admin.delete_topics(["visits"])
     wait_until(lambda: "visits" not in admin.list_topics())
     assert broker_log.lines() == [
-        "INFO controller: Deleted topic visits: all its replicas are removed",
+        "INFO controller: Deleted topic visits",
         f"INFO controller: Deleting topic visits: partitions=1 {BY}",
     ]
 

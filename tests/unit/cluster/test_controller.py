@@ -794,6 +794,24 @@ def test_reassignment_with_an_offline_replica_completes_when_it_is_in_sync() -> 
     run(test)
 
 
+def test_reassignments_are_completed_later_if_it_fails_when_a_broker_leaves() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        results: list[str] = []
+
+        async def fail_once() -> None:
+            results.append("completed" if results else "failed")
+            if results == ["failed"]:
+                raise MetadataStoreTimeoutError
+
+        one.controller.reassignments.complete_finished = fail_once
+        await cluster.kill(3)
+        await until(lambda: len(results) > 1)
+        assert results[:2] == ["failed", "completed"]
+
+    run(test)
+
+
 def test_broker_with_a_new_session_receives_all_metadata_again() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, _ = await three(cluster)

@@ -331,7 +331,7 @@ def test_failed_write_is_logged_once_and_so_is_the_end_of_the_failure(
     asyncio.run(test())
     lines = [message for message in caplog.messages if "metadata store" in message]
     assert [re.sub(r"store \S+|\d\.\d s", "…", line) for line in lines] == [
-        "The metadata … cannot be written; changes fail until a test write succeeds: disk is full",
+        "The metadata … cannot be written; changes fail until it can: disk is full",
         "The metadata … can be written again, after …",
     ]
 

@@ -79,7 +79,7 @@ async def test_lost_zookeeper_connection_is_reported_until_it_is_restored(caplog
     assert (store.session_id, store.expirations) == (8, 1)
     assert [(record.levelname, record.message.partition("ZooKeeper")[0]) for record in caplog.records] == [
         ("WARNING", "Lost connection to "),
-        ("WARNING", "Lost connection to "),
+        ("WARNING", "Lost session with "),
         ("INFO", "Reconnected to "),
-        ("WARNING", ""),
+        ("WARNING", "Session 0x7 with "),
     ]

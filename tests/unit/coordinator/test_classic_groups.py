@@ -226,9 +226,9 @@ def test_members_that_a_rebalance_waits_for_are_logged_once(caplog: pytest.LogCa
     assert caplog.messages == [
         f"Removed member {three.member_id} (/127.0.0.1) from group g, which is rebalancing: the member leaves: "
         "consumer poll timeout has expired.",
-        "The rebalance of group g has taken 10 s and waits for 1 of 2 members, which have not joined again: "
-        f"{two.member_id} (/127.0.0.1). They probably do not call poll(). Dynamic members are removed after the "
-        "rebalance timeout of 60 s (max.poll.interval.ms).",
+        "The rebalance of group g has taken 10 s and waits for 1 of 2 members to join again: "
+        f"{two.member_id} (/127.0.0.1). A consumer joins in poll(). Dynamic members that have not joined within the "
+        "rebalance timeout of 60 s (max.poll.interval.ms) are removed.",
     ]
     world.pass_time(49_000)
     caplog.clear()
@@ -401,13 +401,15 @@ def test_join_with_unknown_member_id_returns_error_code_25() -> None:
     assert world.responses["x"].error_code == code_of(for_code(25)())
 
 
-def test_new_member_times_out_during_a_long_rebalance() -> None:
+def test_new_member_times_out_during_a_long_rebalance(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "ottla.coordinator.group")
     world = World()
     world.stable(1, session=1_800_000)
     world.join("new", session=1_800_000)
     world.group.deadline = float("inf")  # a rebalance that takes longer than any client waits
     world.pass_time(5 * 60_000)
     assert world.error("new") == "UnknownMemberIdError"
+    assert "which is rebalancing: the member is new and has waited 300 s for others to join" in caplog.text
 
 
 def test_rebalance_waits_while_only_static_members_are_absent() -> None:

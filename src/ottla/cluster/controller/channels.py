@@ -240,7 +240,7 @@ class _Channel:
                 self.changed.set()
                 continue
             if failures >= REPORTED_FAILURES:
-                log.info("Broker %d receives metadata again", self._broker.id)
+                log.info("Metadata updates of broker %d succeed again", self._broker.id)
             failures = 0
             async with self._sent_changed:
                 self._sent, self._number = image, number
@@ -252,13 +252,15 @@ class _Channel:
             level = logging.WARNING if failures == REPORTED_FAILURES else logging.DEBUG
             log.log(
                 level,
-                "Cannot send metadata to broker %d; retrying, and until that succeeds its metadata is outdated: %s",
+                "Cannot complete a metadata update of broker %d; retrying, and until that succeeds its metadata may be "
+                "outdated: %s",
                 self._broker.id,
                 error,
             )
         else:
             log.error(
-                "Cannot send metadata to broker %d; retrying, and until that succeeds its metadata is outdated",
+                "Cannot complete a metadata update of broker %d; retrying, and until that succeeds its metadata may be "
+                "outdated",
                 self._broker.id,
                 exc_info=error,
             )

@@ -158,16 +158,17 @@ class Controller:
                 await self._update_brokers(
                     await store_reader.read_brokers(self._context.store, self.on_brokers_changed)
                 )
+                await self.reassignments.complete_finished()
             except NotControllerError:
                 return
             except MetadataStoreError as error:
                 failures_log.warning(
-                    "Cannot update the set of live brokers; retrying in %g s: %s", RETRY_SECONDS, error
+                    "Cannot read or apply changes of the live brokers; retrying in %g s: %s", RETRY_SECONDS, error
                 )
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception:
-                log.exception("Cannot update the set of live brokers; retrying in %g s", RETRY_SECONDS)
+                log.exception("Cannot read or apply changes of the live brokers; retrying in %g s", RETRY_SECONDS)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             await self._brokers_changed.wait()
@@ -193,7 +194,6 @@ class Controller:
                 await self._apply_brokers(stayed)
             if len(now) > len(stayed):
                 await self._apply_brokers(now)
-        await self.reassignments.complete_finished()
 
     async def _apply_brokers(self, brokers: dict[int, BrokerImage]) -> None:
         """Publish the live brokers.
@@ -285,9 +285,8 @@ class Controller:
             if not new:
                 return
             log.warning(
-                "Broker %d reports %d offline replicas; electing other leaders if it leads them: %s",
+                "Broker %d reports replicas as offline; electing other leaders for those that lead: %s",
                 broker_id,
-                len(new),
                 listed(sorted(new)),
             )
             offline |= new

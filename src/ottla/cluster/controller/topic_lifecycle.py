@@ -162,7 +162,7 @@ class TopicLifecycle:
                 # existing partitions stay as they are: this controller has written their states
                 topic = replace(topic, partitions=existing.partitions + topic.partitions[len(existing.partitions) :])
             log.info(
-                "Topic %s was created or expanded in the metadata store: partitions=%d", name, len(topic.partitions)
+                "Topic %s was created or changed in the metadata store: partitions=%d", name, len(topic.partitions)
             )
             await self._context.publish(lambda current: current.with_topics({**current.topics, name: topic}))
 
@@ -203,7 +203,7 @@ class TopicLifecycle:
         nodes = await store_reader.get_all(self._context.store, paths)
         writes = [Delete(path) for path, node in zip(paths, nodes, strict=True) if node is not None]
         await partition_states.write_fenced_in_batches(self._context.store, self._context.term, writes)
-        log.info("Deleted topic %s: all its replicas are removed", name)
+        log.info("Deleted topic %s", name)
         del self._remaining_brokers[name]
         left = {n: t for n, t in self._context.image.deleting.items() if n != name}
         await self._context.publish(lambda current: replace(current, deleting=MappingProxyType(left)))

@@ -173,7 +173,8 @@ class ZNodeChangeHandlers:
         except (NotControllerError, MetadataStoreError):
             raise
         except (KafkaError, KeyError, TypeError, ValueError) as error:
-            log.error("Ignoring the reassignment of %s requested in znode %s: %s", tp, znodes.REASSIGN, error)
+            why = error.message if isinstance(error, KafkaError) else repr(error)
+            log.error("Ignoring the reassignment of %s requested in znode %s: %s", tp, znodes.REASSIGN, why)
 
     async def _read_elections(self) -> None:
         node = await self._store.get(znodes.PREFERRED_ELECTION, self._listener.notify)
@@ -231,6 +232,6 @@ def _topics(raw: bytes) -> list[str]:
         for name in names:
             check_topic_name(name)
     except (ValueError, KeyError, TypeError, InvalidTopicError) as error:
-        log.error("Ignoring malformed request in znode %s: %r: %s", znodes.DELETE_TOPICS, raw[:200], error)
+        log.error("Ignoring malformed request in znode %s: %r: %r", znodes.DELETE_TOPICS, raw[:200], error)
         return []
     return names

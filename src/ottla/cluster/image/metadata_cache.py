@@ -56,8 +56,7 @@ class MetadataCache:
                 except Exception:
                     # the change cannot be undone, so the other listeners must get it
                     log.exception(
-                        "Unexpected error in %s, which may not have applied a metadata change; the other listeners "
-                        "apply it",
+                        "Unexpected error in metadata listener %s, which may not have applied a change of the metadata",
                         getattr(listener, "__qualname__", listener),
                     )
             self._changed.set()

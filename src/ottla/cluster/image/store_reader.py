@@ -126,7 +126,8 @@ async def read_features(store: MetadataStore) -> StoredFeatures | None:
         levels: Mapping[str, int] = znodes.feature_levels(node.value)
     except UnreadableNodeError as error:
         log.error(
-            "Ignoring malformed znode %s: %s. Features have their highest levels until `ottla features` changes one.",
+            "Ignoring malformed znode %s, so all features have their highest levels: %s. To replace it, set the level "
+            "of a feature with `ottla features`.",
             znodes.FEATURE,
             error,
         )
@@ -171,7 +172,7 @@ def parse_request(path: str, raw: bytes) -> dict[TopicPartition, Item]:
         items: list[Item] = znodes.load(raw)["partitions"]
         return {TopicPartition(str(item["topic"]), int(item["partition"])): item for item in items}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        log.error("Ignoring malformed request in znode %s: %r: %s", path, raw[:200], error)
+        log.error("Ignoring malformed request in znode %s: %r: %r", path, raw[:200], error)
         return {}
 
 

@@ -85,7 +85,9 @@ async def import_log_dirs(store: MetadataStore, log_dirs: Sequence[LogDir], brok
     await create_persistent_nodes(store)
     await store.multi(operations)
     log.warning(
-        "Imported %d topics of Apache Kafka from %s", len(topics), metadata or "the names of their log directories"
+        "Imported topics into the new metadata store from %s: topics=%d",
+        metadata or "the names of the logs' directories",
+        len(topics),
     )
     return len(topics)
 

@@ -68,11 +68,14 @@ class ChangeListener:
         except NotControllerError:
             pass  # this broker is no longer the controller, and the next one handles the change
         except KafkaError as error:
-            failures_log.warning("Cannot read changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error)
+            failures_log.warning(
+                "Cannot read or apply changes of %s; retrying in %g s: %s", self._subject, RETRY_SECONDS, error
+            )
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._changed.set)
         except Exception:
             log.exception(
-                "Unexpected error while reading changes of %s; not retrying before the next change", self._subject
+                "Unexpected error while reading or applying changes of %s; some may not be applied until the next one",
+                self._subject,
             )
 
 

@@ -71,7 +71,7 @@ class Outages:
         self._errors[what] = error
         if what not in self._since:
             self._since[what] = time.monotonic()
-            follows = "reading again soon" if what == "read" else "changes fail until a test write succeeds"
+            follows = "reading again soon" if what == "read" else "changes fail until it can"
             log.warning("The metadata store %s cannot be %s; %s: %s", self._path, what, follows, error)
 
     def worked(self, what: str) -> None:
@@ -219,7 +219,9 @@ class SqliteMetadataStore:
                 await self._end_own_session()
             except KafkaError as error:
                 log.error(
-                    "Cannot delete the ephemeral znodes of this broker; the next broker that starts deletes them: %s",
+                    "Cannot delete the ephemeral znodes of this process from the metadata store %s; another process "
+                    "that uses it, or the next one that opens it, deletes them: %s",
+                    self._path,
                     error,
                 )
             self._writer.shutdown(wait=True)
@@ -383,8 +385,8 @@ class SqliteMetadataStore:
                 return  # the session has been renewed meanwhile, or the store is closed
             await self._begin_session()
             log.warning(
-                "Other processes have ended metadata store session %d, because this process sent no heartbeat in time; "
-                "registering again with the new session %d",
+                "Another process has ended metadata store session %d, probably because this process sent no heartbeat "
+                "in time; continuing with the new session %d",
                 ended.id,
                 self._own.id,
             )

@@ -162,7 +162,12 @@ class ZooKeeperMetadataStore:
             await asyncio.to_thread(client.start, self._connection_seconds)
         except Exception as error:
             # the session will expire
-            log.warning("Cannot end ZooKeeper session 0x%x; it will expire: %s", session.id, error)
+            log.warning(
+                "Cannot end session 0x%x with ZooKeeper at %s; it will expire: %s",
+                session.id,
+                self._connect,
+                str(error) or type(error).__name__,
+            )
         finally:
             await _end(client)
 
@@ -429,7 +434,8 @@ class ZooKeeperMetadataStore:
         self.state = state
         if state != "CONNECTED":
             self.disconnects += 1
-            log.warning("Lost connection to ZooKeeper at %s (%s); reconnecting", self._connect, state.lower())
+            what = "session with" if state == "LOST" else "connection to"
+            log.warning("Lost %s ZooKeeper at %s; reconnecting", what, self._connect)
             if self._waits_since is None:
                 self._begin_wait(REPORT_SECONDS)
             return
@@ -437,7 +443,12 @@ class ZooKeeperMetadataStore:
         if session_id is not None and session_id != before:
             self._session_id = session_id
             self.expirations += 1
-            log.warning("ZooKeeper session 0x%x has expired; registering again with session 0x%x", before, session_id)
+            log.warning(
+                "Session 0x%x with ZooKeeper at %s has expired; continuing with the new session 0x%x",
+                before,
+                self._connect,
+                session_id,
+            )
             for listener in self._listeners:
                 self._start(listener())
         else:

@@ -112,7 +112,9 @@ class GroupRuntime(CoordinatorRuntime):
             committed = self._append(group_id, result.records)
         except errors.KafkaError as error:
             log.warning(
-                "Cannot write records of group %s to __consumer_offsets; its requests fail: %s", group_id, error
+                "Cannot write records of group %s to __consumer_offsets; requests that depend on them fail: %s",
+                group_id,
+                error,
             )
             self._respond(result, to_client_error(error))
             if result.replaced is not None:
@@ -196,7 +198,10 @@ class GroupRuntime(CoordinatorRuntime):
                 continue  # the offsets will expire
             except errors.KafkaError as error:
                 log.error(
-                    "Cannot remove the offsets of group %s for deleted topics before they expire: %s", group_id, error
+                    "Cannot remove the offsets of group %s for deleted topics; they stay until they expire or a "
+                    "coordinator loads the group again: %s",
+                    group_id,
+                    error,
                 )
 
     def _append(self, group_id: str, new: Sequence[CoordinatorRecord]) -> asyncio.Future[None] | None:
@@ -323,9 +328,8 @@ class GroupRuntime(CoordinatorRuntime):
             self.execute(group_id, decide())
         except Exception:
             log.exception(
-                "Unexpected error in a timer of group %s; retrying in %g s; other groups are not affected",
+                "Unexpected error in a timer of group %s; other groups are not affected",
                 group_id,
-                RETRY_SECONDS,
             )
             self._schedule(group_id, self._clock.monotonic() + RETRY_SECONDS)
 

@@ -222,7 +222,7 @@ class CoordinatorShards:
             shard.loaded, shard.failed = False, True
             self._state.on_unloaded(shard.index)
         if shard.loaded and shard.records:
-            log.info("Loaded %d records of %s", shard.records, shard.partition.topic_partition)
+            log.info("Loaded %s: records=%d", shard.partition.topic_partition, shard.records)
         return True
 
 

@@ -164,7 +164,11 @@ class ClassicGroups:
         for member_id in [m for m, until in group.pending.items() if until <= now]:
             del group.pending[member_id]
         for member in [m for m in group.members.values() if m.timer <= now]:
-            reason = f"has sent no heartbeat for {member.session_timeout:g} s"
+            reason = (
+                f"has sent no heartbeat for {member.session_timeout:g} s"
+                if member.awaiting_join is None
+                else f"is new and has waited {NEW_MEMBER_SECONDS:g} s for others to join"
+            )
             self._rebalance.remove(group, member, result, reason)
         if group.sync_deadline <= now:
             group.sync_deadline = NEVER

@@ -76,13 +76,14 @@ class ClassicRebalance:
         elif not group.all_joined and now < group.deadline:
             return
         group.initial = False
+        timeout = group.deadline - group.rebalance_began
         for member in [m for m in group.members.values() if m.awaiting_join is None]:
             if member.instance_id is None:
                 log.info(
                     "Removed member %s from group %s: it has not joined again within the rebalance timeout of %g s",
                     member.id,
                     group.id,
-                    group.rebalance_timeout,
+                    timeout,
                 )
                 group.remove(member.id)
         self._complete(group, result)
@@ -125,7 +126,7 @@ class ClassicRebalance:
         group.report_at = now + REPORT_SECONDS
         group.sync_deadline = now + group.rebalance_timeout
         log.info(
-            "The members of group %s have joined: generation=%d members=%d protocol=%s leader=%s after %.1f s",
+            "Group %s has a new generation: generation=%d members=%d protocol=%s leader=%s after %.1f s",
             group.id,
             group.generation,
             len(group.members),
@@ -173,15 +174,15 @@ class ClassicRebalance:
         absent = [f"{m.id} ({m.client_host})" for m in group.members.values() if m.awaiting_join is None]
         if group.state is ClassicGroupState.PREPARING and absent:
             log.warning(
-                "The rebalance of group %s has taken %.0f s and waits for %d of %d members, which have not joined "
-                "again: %s. They probably do not call poll(). Dynamic members are removed after the rebalance timeout "
-                "of %g s (max.poll.interval.ms).",
+                "The rebalance of group %s has taken %.0f s and waits for %d of %d members to join again: %s. A "
+                "consumer joins in poll(). Dynamic members that have not joined within the rebalance timeout of %g s "
+                "(max.poll.interval.ms) are removed.",
                 group.id,
                 seconds,
                 len(absent),
                 len(group.members),
                 listed(absent, MAX_LISTED),
-                group.rebalance_timeout,
+                group.deadline - group.rebalance_began,
             )
 
     def remove(self, group: ClassicGroup, member: ClassicMember, result: CoordinatorResult, reason: str) -> None:
