@@ -52,6 +52,6 @@ def warn_plain() -> None:
     """Warn that the plain form is slow, unless OTTLA_PURE requests it. Called once, by the plain form of `varint`."""
     if not os.environ.get("OTTLA_PURE"):
         log.warning(
-            "Ottla's code for records is not compiled, so encoding and decoding is about 15 times slower. Install a C "
+            "Ottla's code for records is not compiled, so encoding and decoding are about 15 times slower. Install a C "
             "compiler, and reinstall Ottla; OTTLA_PURE=1 silences this warning."
         )

@@ -254,8 +254,8 @@ class RemoteLogMetadataManager:
             except errors.KafkaError as error:
                 delay = backoff.backoff(failures)
                 reads_log.warning(
-                    "Cannot read the partitions of __remote_log_metadata that this broker leads; retrying in %.2f s: "
-                    "%s",
+                    "Cannot read __remote_log_metadata-%d, which this broker leads; retrying in %.2f s: %s",
+                    metadata.number,
                     delay,
                     error,
                 )
@@ -305,9 +305,10 @@ class RemoteLogMetadataManager:
             delay = backoff.backoff(failures)
             reads_log.log(
                 logging.DEBUG if failures == 0 else logging.WARNING,
-                "Cannot read partitions %s of __remote_log_metadata from broker %d; retrying in %.2f s: %s",
-                listed(sorted(partitions)),
+                "Cannot read __remote_log_metadata from broker %d, at least one of these partitions: %s; retrying in "
+                "%.2f s: %s",
                 leader,
+                listed(sorted(partitions)),
                 delay,
                 failed,
             )

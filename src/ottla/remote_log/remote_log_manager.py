@@ -224,8 +224,8 @@ class RemoteLogManager:
                 failures = 0
             except NotLeaderOrFollowerError as error:
                 log.info(
-                    "Copying segments of %s to remote storage was interrupted; retrying in %g s if this broker still "
-                    "leads the partition: %s",
+                    "Copying segments of %s to remote storage, or deleting segments there, was interrupted; retrying "
+                    "within %g s if this broker still leads the partition: %s",
                     partition.topic_partition,
                     delay,
                     error,
@@ -235,8 +235,7 @@ class RemoteLogManager:
                 delay = min(delay, backoff.backoff(failures))
                 log.log(
                     level,
-                    "Cannot copy segments of %s to remote storage, or delete expired ones there; retrying in "
-                    "%.1f s: %s",
+                    "Cannot copy segments of %s to remote storage, or delete segments there; retrying in %.1f s: %s",
                     partition.topic_partition,
                     delay,
                     error,
@@ -245,7 +244,7 @@ class RemoteLogManager:
             except Exception:
                 # a bug must not stop the copying of a partition for ever: its disk would fill up
                 log.exception(
-                    "Cannot copy segments of %s to remote storage, or delete expired ones there; retrying in %g s",
+                    "Cannot copy segments of %s to remote storage, or delete segments there; retrying in %g s",
                     partition.topic_partition,
                     delay,
                 )
@@ -481,16 +480,13 @@ class RemoteLogManager:
                 (self._deleter.delete_abandoned, "unfinished copies"),
                 (self._delete_orphans, "segments of deleted topics"),
             ):
-                retry_seconds = self._config().remote_log_manager_task_interval_ms / 1000
                 try:
                     await delete()
                 except KafkaError as error:
-                    log.warning(
-                        "Cannot delete %s in remote storage; retrying within %g s: %s", what, retry_seconds, error
-                    )
+                    log.warning("Cannot delete %s in remote storage; retrying later: %s", what, error)
                 except Exception:
                     # a bug must not stop the deletion for ever
-                    log.exception("Cannot delete %s in remote storage; retrying within %g s", what, retry_seconds)
+                    log.exception("Cannot delete %s in remote storage; retrying later", what)
 
     async def _delete_orphans(self) -> None:
         image = self._image()
@@ -501,7 +497,9 @@ class RemoteLogManager:
                 if await self._topic_exists(remote.topic, remote.topic_id):
                     continue  # this broker has not received the topic yet
                 log.info(
-                    "Deleting %d segments of %s in remote storage, because the topic was deleted", len(store), remote
+                    "Deleting all segments of %s in remote storage (%d), because the topic was deleted",
+                    remote,
+                    len(store),
                 )
                 for segment in list(store.segments):
                     await self._delete(store, segment, self._partitions.topic_stats.get(None))

@@ -208,7 +208,7 @@ class SegmentCopier:
         except KafkaError as error:
             self._deleter.abandon(segment)
             log.warning(
-                "Cannot delete the unfinished copy %s in remote storage; retrying later: %s",
+                "Cannot delete the unfinished copy %s in remote storage for now: %s",
                 object_name(segment, RemoteFile.LOG),
                 error,
             )

@@ -58,8 +58,8 @@ class SegmentDeleter:
         if len(self._abandoned) > MAX_ABANDONED:
             forgotten = self._abandoned.pop(next(iter(self._abandoned)))
             log.warning(
-                "The objects of the unfinished copy %s may stay in remote storage: this broker no longer tries to "
-                "delete them, because more than %d unfinished copies wait to be deleted",
+                "The objects of the unfinished copy %s may stay in remote storage, because this broker remembers at "
+                "most %d unfinished copies to be deleted",
                 object_name(forgotten, RemoteFile.LOG),
                 MAX_ABANDONED,
             )

@@ -181,14 +181,22 @@ class Follower:
             )
 
     def _restart_at(self, leader_start: int) -> None:
-        logger.warning(
-            "Deleting the log of %s, because the leader has already deleted all records in it; starting again at "
-            "offset %d, the leader's log start",
-            self.tp,
-            leader_start,
-        )
-        self.partition.log.truncate_fully_and_start_at(leader_start)
-        self.partition.log.high_watermark = leader_start
+        log = self.partition.log
+        if log.log_start_offset < log.log_end_offset:
+            logger.warning(
+                "Deleting the log of %s, because the leader has already deleted all records in it; starting again at "
+                "offset %d, the leader's log start",
+                self.tp,
+                leader_start,
+            )
+        else:
+            logger.info(
+                "Starting the log of %s, which has no records, at offset %d, the leader's log start",
+                self.tp,
+                leader_start,
+            )
+        log.truncate_fully_and_start_at(leader_start)
+        log.high_watermark = leader_start
         self.has_truncated = True
 
     def _truncate_to(self, offset: int) -> None:

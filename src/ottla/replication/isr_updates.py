@@ -66,16 +66,28 @@ async def submit_until_settled(
         try:
             return await updates.submit(tp, image, isr, epochs)
         except REJECTED as error:
-            log.info("ISR of %s stays %s; the controller rejected isr=%s: %s", tp, image.isr, isr, error.name)
+            log.info(
+                "The controller rejected the change of the ISR of %s from %s to %s: %s",
+                tp,
+                list(image.isr),
+                list(isr),
+                error.name,
+            )
             if leader_state.pending_isr is isr:
                 leader_state.clear_pending()
             return None
         except SUPERSEDED as error:
-            log.info("ISR of %s is not changed to %s, because the partition has changed: %s", tp, isr, error.name)
+            log.info(
+                "Not requesting again to change the ISR of %s to %s, because the partition has changed or was deleted: "
+                "%s",
+                tp,
+                list(isr),
+                error.name,
+            )
             return None
         except errors.KafkaError as error:
             failures_log.warning(
-                "Cannot change the ISR of %s to %s; retrying in %g s: %s", tp, isr, RETRY_SECONDS, error
+                "Cannot change the ISR of %s to %s; retrying in %g s: %s", tp, list(isr), RETRY_SECONDS, error
             )
             await asyncio.sleep(RETRY_SECONDS)
     return None

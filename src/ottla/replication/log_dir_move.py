@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from uuid import uuid4
 
-from ottla.errors import KafkaError
+from ottla.errors import KafkaError, KafkaStorageError
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir
@@ -70,7 +70,7 @@ class LogDirMove:
                     return
         except (KafkaError, OSError) as error:
             log.error(
-                "Cannot move %s from log directory %s to %s; request it again when the cause is fixed: %s",
+                "Cannot move %s from log directory %s to %s; request the move again when the cause is fixed: %s",
                 partition.topic_partition,
                 self.source.path,
                 self.target.path,
@@ -115,7 +115,16 @@ class LogDirMove:
         future.drop_before_start()
         partition.replace_log(self.target.adopt_future(future))
         self._future = None
-        self.source.delete(current.topic_partition)
+        try:
+            self.source.delete(current.topic_partition)
+        except KafkaStorageError as error:
+            log.error(
+                "Cannot delete the old log of %s in log directory %s after the move to %s; its files stay: %s",
+                partition.topic_partition,
+                self.source.path,
+                self.target.path,
+                error,
+            )
         log.info("Moved %s from log directory %s to %s", partition.topic_partition, self.source.path, self.target.path)
 
 

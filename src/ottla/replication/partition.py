@@ -454,9 +454,10 @@ class Partition:
         """
         if self._failed:
             return
-        logger.error("Taking %s out of service until a restart: %s", self.topic_partition, error)
+        reason = str(error) or type(error).__name__
+        logger.error("Taking %s out of service until a restart: %s", self.topic_partition, reason)
         self.log.failed = self._failed = self._closed = True
-        self._fail_waiters(errors.KafkaStorageError(f"{self.topic_partition} is out of service: {error}"))
+        self._fail_waiters(errors.KafkaStorageError(f"{self.topic_partition} is out of service: {reason}"))
         is_scarce = isinstance(error, ResourcesExhaustedError) or (isinstance(error, OSError) and error.errno in SCARCE)
         if self._on_disk_failure is not None and not is_scarce:
             self._on_disk_failure(self, error)

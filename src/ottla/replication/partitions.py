@@ -255,9 +255,11 @@ class Partitions:
         await self._apply_topics(image.topics.values())
         self._report_failed_creations()
         self._log_roles(None, image)
-        owned = set(self._partitions)
         for directory in self._log_dirs:
-            for tp in directory.logs.keys() - owned:
+            for tp in directory.logs.keys() - self._partitions.keys():
+                partition_image = image.partition(tp)
+                if partition_image is not None and self.broker_id in partition_image.replicas:
+                    continue  # the replica could not be created, or the broker is stopping
                 log.warning(
                     "Ignoring the log of %s in %s, because this broker has no replica of the partition; its files are "
                     "kept",
@@ -348,8 +350,9 @@ class Partitions:
         Do nothing if the directory is out of service already.
         """
         if not directory.offline:
-            log.error("Taking log directory %s out of service until a restart: %s", directory.path, error)
-            directory.take_offline(str(error))
+            reason = str(error) or type(error).__name__
+            log.error("Taking log directory %s out of service until a restart: %s", directory.path, reason)
+            directory.take_offline(reason)
             for tp in directory.logs:
                 other = self._partitions.get(tp)
                 if other is not None:
@@ -394,7 +397,7 @@ class Partitions:
                     if created % CREATIONS_AT_ONCE == 0:
                         await asyncio.sleep(0)
                     if self._is_closed:
-                        log.debug("Not creating the log of %s and further ones: the broker is stopping", tp)
+                        log.debug("Not creating the log of %s, nor any further one: the broker is stopping", tp)
                         return
         finally:
             self._is_applying = False
@@ -435,7 +438,7 @@ class Partitions:
         try:
             partition_log = self._open(tp, image, config, topic)
         except (errors.KafkaStorageError, OSError) as error:
-            log.error("Cannot open the log of %s, so the replica is offline: %s", tp, error)
+            log.error("Cannot open or create the log of %s, so the replica is offline: %s", tp, error)
             self._failed_creations.append(tp)
             return None
         self._reported_failures.discard(tp)
@@ -483,7 +486,7 @@ class Partitions:
     def _log_roles(self, before: ClusterImage | None, after: ClusterImage) -> None:
         """Log the partitions whose leader has changed and which this broker leads, follows, or has without a leader.
 
-        Do nothing if the broker is standalone.
+        Replicas that are out of service are left out. Do nothing if the broker is standalone.
         """
         if self._followers is None or not log.isEnabledFor(logging.INFO):
             return
@@ -492,6 +495,9 @@ class Partitions:
         waits: list[str] = []
         for topic, index, now, old in changed_partitions(before, after):
             if self.broker_id in now.replicas and (old is None or old.leader != now.leader):
+                partition = self._partitions.get(TopicPartition(topic.name, index))
+                if partition is None or partition.failed:
+                    continue  # an error was logged, or the broker is stopping
                 follower_role = waits if now.leader == NO_LEADER else follows
                 role = leads if now.leader == self.broker_id else follower_role
                 role.append(f"{topic.name}-{index} (epoch {now.leader_epoch})")
@@ -540,7 +546,7 @@ class Partitions:
                 directory.delete(tp)
             except errors.KafkaStorageError as error:
                 # the log directory is out of service
-                log.error("Cannot delete the log of %s; its files stay until the disk is repaired: %s", tp, error)
+                log.error("Cannot delete the log of %s; its files stay: %s", tp, error)
 
     def _open(self, tp: TopicPartition, image: PartitionImage, config: LogConfig, topic: TopicImage) -> Log:
         self._mark_stray_copies(tp)
@@ -554,7 +560,12 @@ class Partitions:
             if existing.topic_id not in (None, uuid_text(topic.id)):
                 # the log is of an earlier topic of this name, which was deleted while this broker was down
                 stray = directory.mark_stray(tp)
-                log.warning("%s: renamed the log of an earlier, deleted topic with the same name to %s", tp, stray)
+                log.warning(
+                    "%s: renamed the log of an earlier, deleted topic with the same name to %s; delete that directory "
+                    "to free space",
+                    tp,
+                    stray,
+                )
                 continue
             if existing.topic_id is None:
                 directory.assign_topic_id(existing, uuid_text(topic.id))
@@ -577,7 +588,13 @@ class Partitions:
         """
         holders = sorted((d for d in self._log_dirs if tp in d.logs), key=lambda d: d.logs[tp].log_end_offset)
         for directory in holders[:-1]:
-            log.warning("Found several logs of %s; renamed a shorter one to %s", tp, directory.mark_stray(tp))
+            stray = directory.mark_stray(tp)
+            log.warning(
+                "Found several logs of %s: that in %s is used, and another was renamed to %s",
+                tp,
+                holders[-1].path,
+                stray,
+            )
 
 
 async def wait_all(futures: Sequence[asyncio.Future[None]], timeout_ms: int) -> None:

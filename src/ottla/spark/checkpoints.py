@@ -27,8 +27,8 @@ def remove_torn_starts(checkpoints: Path) -> list[Path]:
     torn = [path for offsets in _offsets_in(checkpoints) for path in _never_renamed(list(offsets.iterdir()))]
     for path in torn:
         log.warning(
-            "Deleting %s, a temporary offset file of a query that was killed before its first micro-batch: Spark does "
-            "not restart the query while the file exists",
+            "Deleting %s, a temporary offset file of a query that ended before its first micro-batch: Spark does not "
+            "restart the query while the file exists",
             path,
         )
         path.unlink()

@@ -259,10 +259,17 @@ class LogDir:
                 self.load_progress = f"{verb} the logs of {self.path}: {i + 1} of {len(partitions)}"
                 if perf_counter() - reported > PROGRESS_SECONDS:
                     reported = perf_counter()
-                    log.info("%s: %d of %d logs loaded", self.path, i + 1, len(partitions))
+                    log.info("%s: %d of %d logs loaded", self.path, len(self.logs), len(partitions))
         if partitions:
             how = "after a clean shutdown" if self._clean else "with recovery, since the last shutdown was not clean"
-            log.info("%s: %d logs loaded in %.2f s %s", self.path, len(self.logs), perf_counter() - began, how)
+            log.info(
+                "%s: %d of %d logs loaded in %.2f s %s",
+                self.path,
+                len(self.logs),
+                len(partitions),
+                perf_counter() - began,
+                how,
+            )
         self._loaded, self.load_progress = True, ""
         self._compacted_below = self._compacted_below or not self.failed
 
@@ -327,7 +334,10 @@ class LogDir:
     def _add_loaded(self, tp: TopicPartition, loaded: Log | errors.KafkaStorageError) -> None:
         if isinstance(loaded, errors.KafkaStorageError):
             log.error(
-                "Cannot open the log of %s, so this broker does not serve the partition until a restart: %s", tp, loaded
+                "Cannot open the log of %s in %s, so this broker does not serve the partition until a restart: %s",
+                tp,
+                self.path,
+                loaded,
             )
             self.failed[tp] = loaded
             return
@@ -351,7 +361,8 @@ class LogDir:
             # the log is of a deleted topic of this name, and could not be renamed when the topic was deleted
             self.logs[tp] = created
             log.warning(
-                "%s: renamed the log of an earlier, deleted topic with the same name to %s; delete it to free space",
+                "%s: renamed the log of an earlier, deleted topic with the same name to %s; delete that directory to "
+                "free space",
                 tp,
                 self.mark_stray(tp),
             )
@@ -539,8 +550,9 @@ class LogDir:
         trace = because if isinstance(because, Exception) and not isinstance(because, errors.KafkaError) else None
         reason = str(because) or type(because).__name__
         log.error(
-            "Compaction of %s failed; it is not compacted again in this log directory until the broker restarts: %s",
+            "Compaction of %s failed; the log is not compacted again in %s until the broker restarts: %s",
             tp,
+            self.path,
             reason,
             exc_info=trace,
         )

@@ -221,7 +221,7 @@ def test_failed_jwks_refresh_keeps_the_previous_keys(tmp_path: Path, caplog: pyt
     assert tokens.check(issuer.token()).user == "alice"
     assert tokens._reading is not None
     tokens._reading.join()
-    assert "The previous keys stay in use" in caplog.text
+    assert "the previous keys stay in use" in caplog.text
     assert tokens.check(issuer.token()).user == "alice"
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 
 from ottla.cluster.image.cluster_image import NO_LEADER
-from ottla.errors import StartupError
+from ottla.errors import KafkaStorageError, StartupError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -135,6 +135,37 @@ def test_replica_moves_to_another_directory_while_records_are_appended(tmp_path:
 
     with_broker(moving, tmp_path, **two_log_dirs(tmp_path))
     with_broker(later, tmp_path, **two_log_dirs(tmp_path))
+
+
+def test_move_whose_old_log_cannot_be_deleted_is_not_logged_as_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(tp: TopicPartition) -> None:
+        raise KafkaStorageError("the disk has failed")
+
+    async def test(client: BrokerClient) -> None:
+        await create(client, "t", 1)
+        assert await produce(client, 0, b"x") == 0
+        partitions = client.context.partitions
+        source = partitions.log_dirs[0]
+        assert T0 in source.logs
+        monkeypatch.setattr(source, "delete", broken)
+        assert await move(client, tmp_path / "b") == 0
+        await wait_for_moves(client)
+        partition = partitions.get(T0)
+        assert partition is not None
+        assert partition.log.dir.parent == tmp_path / "b"
+        del source.logs[T0]
+        assert await read(client, 0) == [b"x"]
+
+    with caplog.at_level("INFO", "ottla.replication"):
+        with_broker(test, tmp_path, **two_log_dirs(tmp_path))
+    moves = [line for line in caplog.messages if str(tmp_path / "a") in line and "t-0" in line]
+    assert moves == [
+        f"Cannot delete the old log of t-0 in log directory {tmp_path / 'a'} after the move to {tmp_path / 'b'}; its "
+        "files stay: the disk has failed",
+        f"Moved t-0 from log directory {tmp_path / 'a'} to {tmp_path / 'b'}",
+    ]
 
 
 def test_log_dir_move_is_throttled_until_the_limit_is_raised(tmp_path: Path) -> None:

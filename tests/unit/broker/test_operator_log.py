@@ -249,7 +249,7 @@ def test_changes_of_leaders_and_isr_during_a_restart_are_logged(
         "INFO replication: Broker 1 now follows a-0 (epoch 1), b-0 (epoch 1)",
         "INFO replication: Expanding ISR of a-0 from [0] to [0, 1]",
         "INFO replication: Expanding ISR of b-0 from [0] to [0, 1]",
-        "INFO storage: DIR/broker-1: 2 logs loaded in N s after a clean shutdown",
+        "INFO storage: DIR/broker-1: 2 of 2 logs loaded in N s after a clean shutdown",
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -361,6 +362,30 @@ def test_stalled_handshake_is_closed(monkeypatch: pytest.MonkeyPatch, caplog: py
     with caplog.at_level(logging.WARNING, LOGGER):
         run(test)
     assert sum("no TLS handshake on listener TEST within" in r.getMessage() for r in caplog.records) == 2
+
+
+def test_handshake_of_a_client_that_has_disconnected_is_not_logged_as_stalled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ottla.net.server.tls_connection.HANDSHAKE_SECONDS", 0.05)
+
+    def not_connected(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOTCONN, "not connected")
+
+    async def test() -> None:
+        context = server_ssl_context()
+        monkeypatch.setattr(context, "wrap_socket", not_connected)
+        async with SecureServer(echo, context) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(client_hello()[:50])
+            with contextlib.suppress(ConnectionResetError):
+                await reader.read()
+            writer.close()
+            await asyncio.sleep(0.1)
+
+    with caplog.at_level(logging.WARNING, LOGGER):
+        run(test)
+    assert caplog.messages == []
 
 
 def test_connection_with_completed_handshake_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:

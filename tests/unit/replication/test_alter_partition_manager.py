@@ -123,4 +123,4 @@ def test_update_that_the_controller_cannot_write_is_repeated_and_logged_once(
     with caplog.at_level(logging.WARNING):
         virtual_loop.run(test())
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith(f"Cannot change the ISR of {T0} to (1, 2); retrying in ")
+    assert line.startswith(f"Cannot change the ISR of {T0} to [1, 2]; retrying in ")

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.unit.replication.virtual_loop import Inline
 
 from ottla.broker.server import log_dirs
 from ottla.broker.server.log_dirs import LogDirs
+from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
+from ottla.errors import KafkaStorageError
+from ottla.model import TopicPartition
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
 
@@ -39,6 +44,32 @@ def failures(tmp_path: Path, *, has_store: bool) -> list[list[str]]:
 
 def test_broker_continues_until_its_last_directory_fails(tmp_path: Path) -> None:
     assert failures(tmp_path, has_store=False) == [[], ["log.dirs: all log directories have failed"]]
+
+
+def test_error_without_a_text_takes_a_directory_offline(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with LogDir.open(tmp_path, broker_id=0) as directory:
+        partitions = Partitions(0, [directory], Inline(), lambda *_: LogConfig(), lambda *_: 1)
+        partitions.fail_directory(directory, MemoryError())
+        assert directory.offline == "MemoryError"
+    assert caplog.messages == [f"Taking log directory {tmp_path} out of service until a restart: MemoryError"]
+
+
+def test_log_of_a_replica_that_is_offline_is_not_logged_as_one_without_a_replica(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LogDir.open(tmp_path, broker_id=0) as directory:
+        directory.load(lambda _: LogConfig())
+        for name in ("t", "other"):
+            directory.create(TopicPartition(name, 0), LogConfig(), None)
+        directory.failed[TopicPartition("t", 0)] = KafkaStorageError("the disk is damaged")
+        partitions = Partitions(0, [directory], Inline(), lambda *_: LogConfig(), lambda *_: 1)
+        replica = PartitionImage(leader=0, leader_epoch=0, replicas=(0,), isr=(0,))
+        asyncio.run(partitions.start(ClusterImage("c", topics={"t": TopicImage("t", uuid4(), (replica,))})))
+    assert caplog.messages == [
+        "Cannot open or create the log of t-0, so the replica is offline: the disk is damaged",
+        f"Ignoring the log of other-0 in {tmp_path}, because this broker has no replica of the partition; its files "
+        "are kept",
+    ]
 
 
 def test_broker_stops_when_the_disk_of_its_metadata_store_fails(tmp_path: Path) -> None:

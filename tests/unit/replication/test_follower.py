@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.unit.broker.broker_client import batch
 from tests.unit.replication.partitions import Held
 
@@ -59,4 +60,33 @@ def test_deleted_records_keep_their_producer_state(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (2, 3, 2)
     assert log.producers.producers[7].epoch == 3, "else a zombie could write to this replica as the next leader"
     assert not follower.has_truncated
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("values", "lines"),
+    [
+        ([], ["Starting the log of t-0, which has no records, at offset 7, the leader's log start"]),
+        (
+            [b"0"],
+            [
+                "Deleting the log of t-0, because the leader has already deleted all records in it; starting again at "
+                "offset 7, the leader's log start"
+            ],
+        ),
+    ],
+)
+def test_only_the_deletion_of_records_is_logged_as_one(
+    values: list[bytes], lines: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_log(tmp_path / "t-0", TopicPartition("t", 0), LogConfig())
+    if values:
+        log.append_as_follower(leader_batch(0, *values))
+    partition = Partition(log, IMAGE, 1, Held())
+    partition.become_follower(IMAGE)
+    with caplog.at_level("INFO", "ottla.replication"):
+        Follower(partition).apply_range(7, 9)
+    assert caplog.messages == lines
+    assert [record.levelname for record in caplog.records] == ["WARNING" if values else "INFO"]
+    assert log.log_end_offset == 7
     log.close()

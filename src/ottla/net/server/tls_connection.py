@@ -112,6 +112,8 @@ class TlsConnection(Connection):
             self._sock = self._security.context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
         except (OSError, ValueError):
             # the peer has disconnected
+            assert self._deadline is not None
+            self._deadline.cancel()
             self._sock.close()
             self._forgotten()
             return

@@ -175,11 +175,10 @@ class JwtValidator:
             self._keys = self._read()
         except READ_ERRORS as error:
             log.warning(
-                "Cannot refresh the keys at %s: %s. The previous keys stay in use until a refresh succeeds; the next "
-                "one is due after sasl.oauthbearer.jwks.endpoint.refresh.ms=%d",
+                "Cannot refresh the keys at %s; the previous keys stay in use until a refresh succeeds: %s: %s",
                 self._url,
+                type(error).__name__,
                 error,
-                self._config.sasl_oauthbearer_jwks_endpoint_refresh_ms,
             )
 
     def _read(self) -> list[_Key]:

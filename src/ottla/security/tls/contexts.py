@@ -206,12 +206,11 @@ def _warn_of_expiry(certificates: str) -> None:
         subject, expires = subject_of(der), expiry_of(der)
     except ValueError:
         return  # OpenSSL accepts it
-    left = expires - datetime.now(UTC)
+    owner, when, left = subject or "a listener", f"{expires:%F %T}Z", expires - datetime.now(UTC)
     if left < timedelta():
-        log.warning("The certificate of %s expired at %s: clients reject it. Renew it", subject, f"{expires:%F %T}Z")
+        log.warning("The certificate of %s expired at %s: clients that verify it reject it. Renew it", owner, when)
     elif left < EXPIRY_WARNING:
-        when = f"{expires:%F %T}Z"
-        log.warning("The certificate of %s expires in %d days, at %s. Renew it", subject, left.days, when)
+        log.warning("The certificate of %s expires soon, at %s. Renew it", owner, when)
 
 
 def _identity(config: TlsConfig) -> tuple[str, Identity | None]:

@@ -96,9 +96,9 @@ class QueryMonitor:
             self._spark.streams.removeListener(self._listener)
         except Exception as error:  # probably the session has ended; the events received so far can still be shown
             log.info(
-                "Cannot wait for the last events of the queries, probably because the session has ended; closing the "
-                "monitor without them: %s",
-                error,
+                "Closing the query monitor, which may lack the last events of the queries, probably because the Spark "
+                "session has ended: %s",
+                str(error) or type(error).__name__,
             )
         if self._terminal is not None:
             self._terminal.close()

@@ -246,9 +246,10 @@ def recognized(task: Task, before: Marker, rows: int, other_name: str) -> Writte
             f" {other_name}"
         )
     log.info(
-        "Micro-batch %d of query %s, partition %d: not writing %d rows, because an earlier attempt has written them",
-        task.batch_id,
+        "Query or batch job %s, micro-batch %d, partition %d: not writing the rows (%d) again, because an earlier "
+        "attempt has written them",
         task.query,
+        task.batch_id,
         task.partition,
         rows,
     )

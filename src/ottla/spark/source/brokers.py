@@ -119,8 +119,7 @@ class Brokers:
             self._admin.alter_consumer_group_offsets(group, offsets)
         except KafkaError as error:
             log.warning(
-                "Could not commit the offsets of group %s at %s; the query continues, and tools show its earlier "
-                "offsets: %s",
+                "Could not commit the offsets of group %s at %s; this affects only tools that show the group's lag: %s",
                 group,
                 self._where,
                 error,
@@ -141,10 +140,11 @@ class Brokers:
                 if not error.retriable or attempt == self._options.retries:
                     raise
                 log.warning(
-                    "Lookup of partitions or offsets at %s failed; retrying in %g s (%d retries left): %s",
+                    "Lookup of partitions or offsets at %s failed; retrying in %g s (retry %d of %d): %s",
                     self._options.bootstrap_servers,
                     self._options.retry_interval_ms / 1000,
-                    self._options.retries - attempt,
+                    attempt + 1,
+                    self._options.retries,
                     error,
                 )
                 time.sleep(self._options.retry_interval_ms / 1000)

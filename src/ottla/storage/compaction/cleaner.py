@@ -142,8 +142,8 @@ class CleanerPass:
         self.cleaned_to = copied.cleaned_to
         if copied.cleaned_to == self.first_dirty:
             log.warning(
-                "%s cannot be compacted: the batch at offset %d has more keys than fit into "
-                "log.cleaner.dedupe.buffer.size; raise this config",
+                "%s cannot be compacted: the batch with offset %d may have more keys than fit into a cleaner's share "
+                "of log.cleaner.dedupe.buffer.size; raise this config",
                 self.log.topic_partition,
                 self.first_dirty,
             )

@@ -136,10 +136,7 @@ def _outcome(plan: CopyPlan, spend: Spend) -> CopiedSegments | Exception:
     except (OSError, KafkaError) as error:
         return error
     except Exception as error:
-        log.exception(
-            "Compaction of %s failed unexpectedly; the broker does not compact this log again until it restarts",
-            plan.directory,
-        )
+        log.exception("Unexpected error in the compaction of %s", plan.directory)
         return KafkaError(f"{type(error).__name__}: {error}")
 
 
