@@ -107,8 +107,8 @@ class EventLoopMonitor:
             )
         else:
             log.warning(
-                "No other Python code ran for %.1f s, and no client was served: probably a call held Python's global "
-                "interpreter lock (GIL)",
+                "No client was served for %.1f s: probably a call held Python's global interpreter lock (GIL), so that "
+                "no other code ran",
                 seconds,
             )
 
@@ -120,8 +120,8 @@ class EventLoopMonitor:
     def _on_stall(self, seconds: float, place: str) -> None:
         self._count(seconds)
         log.warning(
-            "The event loop was blocked for %.0f ms, by a slow call or because the machine has too few cores; no "
-            "client was served meanwhile. It ran: %s",
+            "The event loop was blocked for %.0f ms, probably by a slow call, or because the machine has too few "
+            "cores; no client was served meanwhile. It was running: %s",
             seconds * 1e3,
             place,
         )

@@ -152,6 +152,8 @@ class _Process:
                     break
                 except StartupError:
                     code = await self._process.wait()
+                except OSError as error:  # there is no new process; the exit code is still that of the previous one
+                    log.error("Cannot start broker %s: %s", self._id, error)
 
     async def stop(self) -> int:
         """Stop the broker cleanly, and return the exit code of its process; 0 if it was never started."""

@@ -118,8 +118,8 @@ class Telemetry:
             except Exception:
                 # a failing receiver must affect neither the broker nor the client
                 log.exception(
-                    "The receiver %s in metric.reporters cannot process the metrics of client_id=%s; it loses them, "
-                    "and the client's next push is passed to it again",
+                    "The receiver %s in metric.reporters failed to process the metrics that client_id=%s has pushed; "
+                    "they are not passed to it again",
                     getattr(receiver, "__qualname__", receiver),
                     client.client_id,
                 )

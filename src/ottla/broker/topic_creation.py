@@ -118,7 +118,9 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
         except errors.TopicAlreadyExistsError:
             return await _wait_for_topic(broker, name)  # another client has created it
     except errors.KafkaError as error:
-        log.warning("Cannot create the internal topic %s; the next request that needs it tries again: %s", name, error)
+        log.warning(
+            "The internal topic %s is not available; trying to create it when it is needed again: %s", name, error
+        )
         raise errors.CoordinatorNotAvailableError(error.message) from error
 
 

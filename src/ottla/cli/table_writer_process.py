@@ -49,9 +49,20 @@ class TableWriterProcess:
         backoff, loop = RestartBackoff(*RESTART_SECONDS), asyncio.get_running_loop()
         while True:
             began = loop.time()
-            process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, start_new_session=True
-            )
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                delay = backoff.delay(0.0)
+                log.error(
+                    "Cannot start the table writer process (ottla tables run); trying again in %.0f s: %s", delay, error
+                )
+                await asyncio.sleep(delay)
+                continue
             try:
                 code = await process.wait()
             except asyncio.CancelledError:
@@ -59,8 +70,8 @@ class TableWriterProcess:
                 raise
             delay = backoff.delay(loop.time() - began)
             log.error(
-                "The table writer process (ottla tables run) has ended with exit code %d; its errors are on standard "
-                "error; restarting it in %.0f s",
+                "The table writer process (ottla tables run) has ended with exit code %d; any errors of it are on "
+                "standard error; restarting it in %.0f s",
                 code,
                 delay,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ from tests.unit.net.certificates import Certified, authority, signed
 
 from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaProducer
 from ottla.broker.embedded import Broker
-from ottla.errors import InvalidConfigError, InvalidRequestError, SslAuthenticationError
+from ottla.broker.security import certificates
+from ottla.config.broker import BrokerConfig
+from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError, SslAuthenticationError
+from ottla.net.server import listener_ssl
 
 CA = authority()
 STORE = "listener.name.ssl.ssl.keystore"
@@ -161,3 +165,30 @@ def test_keystore_file_that_became_unusable_leaves_the_certificate_in_use(node: 
     with pytest.raises(InvalidConfigError):
         node.alter({f"{STORE}.location": str(node.key)})
     assert node.served_certificate() == node.first.certificate
+
+
+def test_certificates_that_connections_to_other_brokers_cannot_use_are_not_used_by_the_listener_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ConfigurationError("listener SSL: the trust store is unusable")
+
+    monkeypatch.setattr(listener_ssl, "client_options", fail)
+    write_pem(tmp_path / "server.pem", signed(CA, "localhost"))
+    stores = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "server.pem")}
+    config = BrokerConfig(
+        {
+            "listeners": "SSL://localhost:0",
+            "zookeeper.connect": "localhost:1",
+            "inter.broker.listener.name": "SSL",
+            "log.dirs": str(tmp_path),
+            **stores,
+        }
+    )
+    used: list[Any] = []
+    peers: Any = SimpleNamespace(options="previous")
+    listener: Any = SimpleNamespace(name="SSL", use=used.append)
+    certificates.renew(config, [listener], peers)
+    assert not used
+    assert peers.options == "previous"
+    assert "The previous ones stay in use" in caplog.text

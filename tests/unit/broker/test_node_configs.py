@@ -133,3 +133,25 @@ async def test_restart_that_fails_is_logged_with_its_exit_code(caplog: pytest.Lo
     await asyncio.wait([running])
     await process.stop()
     assert ["has ended with exit code 2; restarting" in message for message in caplog.messages[:2]] == [True, True]
+
+
+async def test_process_that_cannot_be_created_is_started_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = _Process({"broker.id": 5}, ["--no-such-option"])
+    with pytest.raises(StartupError, match="exit code 2"):
+        await process.start()
+
+    async def fail(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", fail)
+    running = asyncio.ensure_future(process.keep_running())
+    async with asyncio.timeout(60):
+        while len(caplog.messages) < 3:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait([running])
+    await process.stop()
+    assert caplog.messages[1] == "Cannot start broker 5: [Errno 11] Resource temporarily unavailable"
+    assert "restarting it" in caplog.messages[2]

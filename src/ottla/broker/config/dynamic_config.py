@@ -47,7 +47,7 @@ class DynamicBrokerConfig:
         except ConfigurationError as error:
             # the configs were validated when they were set, but this broker's file may conflict with them
             log.error(
-                "Cannot apply the dynamic configs of this broker, because they conflict with its properties file: %s. "
+                "Cannot apply the dynamic configs of this broker together with those of its properties file: %s. "
                 "The current configs stay in use until you correct the dynamic ones with `ottla configs`, or correct "
                 "the file and restart the broker.",
                 error.message,

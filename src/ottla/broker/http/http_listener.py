@@ -67,7 +67,7 @@ class HttpListener:
                 sock.close()
                 raise
         except OSError as error:
-            self._bind_error = error.strerror
+            self._bind_error = error.strerror or str(error)
             return
         sock.setblocking(False)
         self._sock = sock
@@ -84,15 +84,15 @@ class HttpListener:
         if self.url is not None:
             log.info("The HTTP listener is serving at %s", self.url)
             return
-        host, port = self._endpoint.host, self._endpoint.port
+        host = self._endpoint.host
+        address = f"{f'[{host}]' if ':' in host else host}:{self._endpoint.port}"
         # several brokers on a machine may have the default address, without a properties file
-        is_standard = f"{host}:{port}" == STANDARD_HTTP_LISTENER
+        is_standard = address == STANDARD_HTTP_LISTENER
         log.log(
             logging.INFO if is_standard else logging.WARNING,
-            "The HTTP listener cannot bind %s:%d: %s. The broker runs without metrics and health checks over HTTP; set "
+            "The HTTP listener cannot bind %s: %s. The broker runs without metrics and health checks over HTTP; set "
             "ottla.http.listener to another address.",
-            host,
-            port,
+            address,
             self._bind_error,
         )
 

@@ -54,7 +54,7 @@ class BrokerReporters:
             try:
                 await self.read()
             except Exception:
-                log.exception("Cannot pass metrics to metric.reporters; trying again in %g s", INTERVAL_SECONDS)
+                log.exception("Cannot update the metrics for metric.reporters; trying again in %g s", INTERVAL_SECONDS)
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def read(self) -> None:

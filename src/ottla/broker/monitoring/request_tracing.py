@@ -156,7 +156,7 @@ def _end(span: Span, reply: Reply, header: RequestHeader) -> None:
     except Exception:
         log.exception(
             "Cannot complete the OpenTelemetry span of a request (api_key=%d client_id=%s), so the span may be "
-            "missing; sending the response nevertheless",
+            "missing; the request itself is not affected",
             header.api_key,
             header.client_id,
         )

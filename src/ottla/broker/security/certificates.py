@@ -15,6 +15,7 @@ from ottla.net.server.connection import Connection
 
 if TYPE_CHECKING:
     from ottla.cluster.interbroker.client import InterBrokerClient
+    from ottla.net.client.connect import SocketOptions
     from ottla.net.server.listener import Connects, Listener
 
 log = logging.getLogger("ottla.broker")
@@ -57,7 +58,8 @@ def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: InterBroke
         if not config.security_protocol(listener.name).endswith("SSL"):
             continue
         try:
-            listener.use(connections(config, listener.name))
+            connects = connections(config, listener.name)
+            options: SocketOptions | None = None
             between = config.inter_broker_listener
             if (
                 peers is not None
@@ -67,12 +69,12 @@ def renew(config: BrokerConfig, listeners: Iterable[Listener], peers: InterBroke
             ):
                 from ottla.net.server.listener_ssl import client_options  # imported late, as above
 
-                peers.options = client_options(config, listener.name)
+                options = client_options(config, listener.name)
         except ConfigurationError as error:
-            log.error(
-                "Cannot reload the certificates of listener %s: %s. The previous ones stay in use.",
-                listener.name,
-                error.message,
-            )
+            # the message names the listener
+            log.error("Cannot reload the certificates of %s. The previous ones stay in use.", error.message)
         else:
+            listener.use(connects)
+            if peers is not None and options is not None:
+                peers.options = options
             log.info("Reloaded the certificates of listener %s", listener.name)

@@ -80,10 +80,9 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
             except Exception as error:
                 if not args.skip_message_on_error:
                     raise
+                reason = str(error) or type(error).__name__
                 if message is None:
-                    log.error(
-                        "Cannot read a message; continuing with the next one (--skip-message-on-error): %s", error
-                    )
+                    log.error("Cannot read a message; continuing (--skip-message-on-error): %s", reason)
                 else:
                     log.error(
                         "Cannot decode or print the message at offset %d of %s-%d; continuing with the next one "
@@ -91,7 +90,7 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
                         message.offset,
                         message.topic,
                         message.partition,
-                        error,
+                        reason,
                     )
                 continue
             count += 1

@@ -203,7 +203,8 @@ class ConsumerCore:
                     await self.membership.leave(operation)
             except TimeoutError:
                 log.warning(
-                    "Could not leave group %s in time; the broker removes the member after its session timeout",
+                    "Leaving group %s was not confirmed in time; the broker removes the member after its session "
+                    "timeout at the latest",
                     self.config.group_id,
                 )
 

@@ -172,7 +172,7 @@ class Fetcher:
             if not task.cancelled():
                 if task.exception() is not None:
                     log.error(
-                        "Unexpected error while fetching %s from node %d; fetching again at once",
+                        "Unexpected error while fetching %s from node %d; retrying",
                         listed(sorted(requested)),
                         node,
                         exc_info=task.exception(),

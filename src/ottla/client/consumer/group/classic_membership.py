@@ -29,6 +29,7 @@ from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.coordinator import Coordinator, group_error
 from ottla.client.core.metadata import Metadata
 from ottla.config.consumer import ConsumerConfig
+from ottla.logs import listed
 from ottla.model import TopicPartition
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -131,10 +132,12 @@ class ClassicMembership(Membership):
             return
         cluster = self.metadata.cluster
         now = {topic: len(cluster.partitions_of(topic)) for topic in self._assigned_counts}
-        if any(now[topic] and now[topic] != count for topic, count in self._assigned_counts.items()):
+        changed = [topic for topic, count in self._assigned_counts.items() if now[topic] and now[topic] != count]
+        if changed:
             log.info(
-                "group %s: the partition counts of its topics have changed; the next poll() starts a rebalance",
+                "group %s: the number of partitions has changed for %s; the next poll() starts a rebalance",
                 self.group_id,
+                listed(sorted(changed)),
             )
             self.rejoin("the partitions of the topics have changed")
 
@@ -180,6 +183,8 @@ class ClassicMembership(Membership):
             if isinstance(error, errors.MemberIdRequiredError):
                 return True
             self.metrics.rebalance_failed()
+            if self.error is not None:
+                return False  # the caller raises it
             if not error.retriable and not isinstance(error, (*FENCED, errors.RebalanceInProgressError)):
                 raise
             if time.monotonic() < deadline:
@@ -367,7 +372,7 @@ class ClassicMembership(Membership):
             except errors.KafkaError as error:
                 if time.monotonic() - last_response > session:
                     log.warning(
-                        "group %s: no response to heartbeats for session.timeout.ms=%d, so this member gives up its "
+                        "group %s: no heartbeat has succeeded for session.timeout.ms=%d, so this member gives up its "
                         "partitions; the next poll() joins again: %s",
                         self.group_id,
                         self.config.session_timeout_ms,
@@ -472,7 +477,8 @@ class ClassicMembership(Membership):
             )
         except errors.KafkaError as error:
             log.debug(
-                "group %s: could not leave; the broker removes the member after its session timeout: %s",
+                "group %s: leaving was not confirmed; the broker removes the member after its session timeout at the "
+                "latest: %s",
                 self.group_id,
                 error,
             )
