@@ -117,8 +117,8 @@ def _safe(value: object) -> object:
 
 WINDOW_SECONDS: Final = 10.0
 PER_WINDOW: Final = 20
-"""The default number of records with the same key to log in each window. The filter counts the records that it drops,
-and adds their number to the first record with the same key in a later window.
+"""The default maximum number of records with the same key to log in each window. The filter counts the records that it
+drops, and adds their number to the first record with the same key in a later window.
 """
 MAX_WINDOWS: Final = 1000
 

@@ -44,7 +44,7 @@ ACTIONS: Final = {
 """The actions for a row that does not meet an expectation."""
 
 HEADER_PREFIX: Final = "__ottla.errors."
-"""Prefix of the names of a dead letter's headers, like `__connect.errors.` of Kafka Connect.
+"""Prefix of the names of the headers that are added to a dead letter, like `__connect.errors.` of Kafka Connect.
 
 `message` has the names of the unmet expectations with the action `dead_letter`; `topic`, `partition`, `offset` and
 `timestamp` (milliseconds) are those of the original record.

@@ -177,8 +177,8 @@ class TableService:
         return sum(task.step() for task in list(self._tasks.values()))
 
     def write_all(self) -> int:
-        """Write all committed records in the logs on this machine that are not in the tables yet. Return the number of
-        records. Raises KafkaError if that fails.
+        """Write all committed records that are not in the tables yet, of the partitions whose leader has its log on
+        this machine. Return the number of records. Raises KafkaError if that fails.
         """
         self._discover()
         rows = 0

@@ -38,7 +38,7 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
         300_000,
         integer(),
         "Time in milliseconds after which the client closes an idle connection; negative: never. Connections are "
-        "checked at intervals of half this time, but at most every 100 ms.",
+        "checked at intervals of half this time, but not more often than every 100 ms.",
     )
     default_api_timeout_ms: Final = Option(
         60_000,

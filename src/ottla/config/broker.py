@@ -423,7 +423,8 @@ class BrokerConfig(
     zookeeper_set_acl = Option(
         False,
         boolean,
-        "Whether the broker creates its znodes so that only brokers can change them. Requires "
+        "Whether the broker creates its znodes, except those below /consumers, so that only clients with its "
+        "certificate's name can change them; all brokers need the same name. Requires "
         "zookeeper.ssl.client.enable and zookeeper.ssl.keystore.location.",
     )
     zookeeper_ssl_client_enable = Option(
@@ -598,8 +599,7 @@ class BrokerConfig(
     auto_create_topics_enable = Option(
         True,
         boolean,
-        "Whether a topic is created when a client requests its metadata and it does not exist. The request can forbid "
-        "it.",
+        "Whether a missing topic is created when a client requests its metadata. The request can forbid it.",
     )
     delete_topic_enable = Option(
         True, boolean, "Whether clients can delete topics; if false, such requests fail with TOPIC_DELETION_DISABLED."
@@ -1621,7 +1621,9 @@ class BrokerConfig(
         return self.socket_request_max_bytes if without_sasl else self.sasl_server_max_receive_size
 
     def max_reauth_ms(self, listener: str, mechanism: str) -> int:
-        """Return the time in milliseconds after which a client must authenticate again; 0: never."""
+        """Return connections.max.reauth.ms of a mechanism on a listener: the maximum time in milliseconds until a
+        client must authenticate again. A token may expire earlier; with 0, only that limits the time.
+        """
         option = "connections.max.reauth.ms"
         own = self.of_listener(listener, f"{mechanism.lower()}.{option}")
         return int(self.on_listener(listener, option) if own is None else self.options[option].read(own))

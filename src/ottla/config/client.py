@@ -191,7 +191,7 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         540_000,
         integer(),
         "Time in milliseconds after which the client closes an idle connection; negative: never. Connections are "
-        "checked at intervals of half this time, but at most every 100 ms.",
+        "checked at intervals of half this time, but not more often than every 100 ms.",
     )
     socket_connection_setup_timeout_ms: Final = Option(
         10_000,

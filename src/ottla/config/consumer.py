@@ -123,7 +123,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     auto_offset_reset: Final = Option(
         "latest",
         reset_policy("latest", "earliest", "none", aliases={"smallest": "earliest", "largest": "latest"}),
-        "Start in a partition without a committed offset, or if the position is out of range: latest, "
+        "Position at which to start if a partition has no committed offset, or the position is out of range: latest, "
         "earliest, by_duration:PT1H (at the first record of the last hour), or none (poll() raises an error).",
     )
     enable_auto_commit: Final = Option(

@@ -152,8 +152,8 @@ class RemoteLogConfig(
     remote_fetch_max_wait_ms = Option(
         500,
         integer(1),
-        "Maximum time in milliseconds that a fetch waits for remote storage; after that it returns without these "
-        "records. The broker completes the read, so that they are in its cache when the client fetches again.",
+        "Maximum time in milliseconds that a fetch waits for records in remote storage; after that it returns without "
+        "them. A download in progress continues and is cached, so that a later fetch gets further.",
     )
     remote_list_offsets_request_timeout_ms = Option(
         30_000,

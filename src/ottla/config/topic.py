@@ -326,7 +326,7 @@ class TopicConfig(TableConfig, subject="topic"):
     segment_bytes = Option(
         1 << 30,
         integer(14, INT_MAX),
-        "Maximum size in bytes of a segment: before a batch would exceed it, a new segment is rolled.",
+        "Maximum size in bytes of a segment; a new segment is rolled before an append that would exceed it.",
     )
     segment_index_bytes = Option(
         10 << 20,

@@ -16,7 +16,7 @@ HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
 def record_batch(arrays: dict[str, pa.Array]) -> pa.RecordBatch:
-    """Return an Arrow batch with these columns, which are arrays of equal length by name."""
+    """Return an Arrow batch of the arrays, which are given by column name and have the same length."""
     return pa.RecordBatch.from_pydict(arrays)
 
 

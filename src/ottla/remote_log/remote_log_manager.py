@@ -406,7 +406,7 @@ class RemoteLogManager:
         except KafkaError as error:
             stats.remote_fetch_errors += 1
             reads_log.warning(
-                "Cannot read offset %d of %s from remote storage; the client has to fetch it again: %s",
+                "Cannot read offset %d of %s from remote storage; the client gets no records: %s",
                 offset,
                 partition.topic_partition,
                 error,

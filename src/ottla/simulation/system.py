@@ -1,8 +1,8 @@
 """Replaces time, randomness, files, sockets and threads in the production modules with simulated ones.
 
 Every module of Ottla outside the simulation that has `os`, `socket`, `time` or another such object among its globals,
-or as the default value of a parameter, gets the simulated one, so new modules are covered without a list. Imports
-within functions would not be replaced; a test forbids them.
+or as the default value of a parameter, gets the simulated one, so a new module needs no entry. Imports within
+functions are not replaced.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ class TimeModule(types.ModuleType):
 
 
 class Randomness:
-    """Random bytes and ids from the seed, with the names of the functions that they replace."""
+    """Generates random bytes, texts and ids from the seed. The methods have the names of the functions that they
+    replace.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

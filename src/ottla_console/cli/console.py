@@ -131,7 +131,8 @@ COMMAND = Command(
         Option("--schema-registry-auth FILE", "file with USER:PASSWORD for the schema registry", Path),
         Repeatable(
             "--broker-metrics HOST:PORT[,…]",
-            "address or URL of brokers' Prometheus metrics, to show for example traffic, rebalances and full disks",
+            "addresses or URLs of the brokers' Prometheus metrics, to show for example traffic, rebalances and full "
+            "disks",
         ),
         Option("--broker-metrics-auth FILE", "file with USER:PASSWORD for --broker-metrics", Path),
         Option("--tls-cert FILE", "certificate chain (PEM) for HTTPS; requires --tls-key"),

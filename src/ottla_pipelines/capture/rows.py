@@ -78,8 +78,8 @@ def as_json(columns: Sequence[Column], texts: Sequence[str | None]) -> bytes:
 
 
 def has_fields(key: bytes, columns: Sequence[Column]) -> bool:
-    """Return whether a record's key has exactly these columns in this order, and values of the JSON types that the
-    columns have.
+    """Return whether a record's key has exactly these columns in this order, with strings for the columns
+    whose values are strings in JSON, and other values for the others.
     """
     fields = json.loads(key)
     if not isinstance(fields, dict) or list(fields) != [column.name for column in columns]:

@@ -16,7 +16,7 @@ from ottla_pipelines.run import partitions
 
 
 def is_empty(bootstrap_servers: str, topics: Iterable[Topic]) -> bool:
-    """Return whether the topics have no records. Missing topics are created."""
+    """Return whether no record was ever written to the topics. Missing topics are created."""
     listed = tuple(topics)
     create_topics(bootstrap_servers, listed)
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:

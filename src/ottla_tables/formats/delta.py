@@ -248,12 +248,12 @@ class DeltaLakeTable:
 
 
 def _check_partition_by(schema: Any, partition_by: Sequence[str]) -> None:
-    """Raise ConfigurationError for partition columns of bytes, which Delta has no partition values for."""
+    """Raise ConfigurationError for partition columns of bytes, whose partition values this module does not write."""
     for column in partition_by:
         if column in schema.names and pa.types.is_binary(schema.field(column).type):
             raise ConfigurationError(
-                f"ottla.table.partition.by: {column} has bytes, which Delta has no partition values for; use another"
-                " column, or ottla.table.schema=text"
+                f"ottla.table.partition.by: {column} has bytes, which cannot be partition values of Delta tables; use"
+                " another column, or ottla.table.schema=text"
             )
 
 

@@ -119,7 +119,9 @@ class Table(Protocol):
         ...
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete snapshots before this time (ms since 1970) except the newest one, and files that only they use."""
+        """Delete old versions of the table that are not needed after this time (ms since 1970), and their files, but
+        not the newest version. The implementations say which are old.
+        """
         ...
 
 

@@ -1,8 +1,9 @@
 """Authentication on SASL listeners (KIP-43, KIP-152, KIP-368). Before it, clients send only ApiVersions.
 
 A connection goes from INITIAL (ApiVersions or SaslHandshake) to AUTHENTICATE (SaslAuthenticate requests, or raw tokens
-after version 0 of the handshake) to COMPLETE, where requests go to the broker. A failed authentication is answered
-after a delay and closes the connection, so that passwords cannot be guessed quickly. With `connections.max.reauth.ms`
+after version 0 of the handshake) to COMPLETE, where requests go to the broker. After a failed
+authentication, the broker waits, sends the error unless the tokens were raw, and closes the connection, so that
+passwords cannot be guessed quickly. With `connections.max.reauth.ms`
 the client has to authenticate again within that time, as the same user. Not thread-safe: event loop only.
 """
 

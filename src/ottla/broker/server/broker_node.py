@@ -695,9 +695,9 @@ class BrokerNode:
 
 
 def _highest_producer_id(partitions: Partitions, coordinators: Coordinators) -> int:
-    """Return the highest producer id in the logs and of the transactional ids; -1 if there is none.
+    """Return the highest producer id among the logs' producer states and the transactional ids; -1 if there is none.
 
-    Ids from MAX_PLAUSIBLE_ID on are ignored.
+    Expired producers, and ids from MAX_PLAUSIBLE_ID on, are ignored.
     """
     producer_ids = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
     producer_ids += [coordinators.highest_producer_id]

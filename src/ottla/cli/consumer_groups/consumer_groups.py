@@ -200,7 +200,7 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--timeout MS",
-            "time limit of each call of the cluster in milliseconds, with retries",
+            "maximum time in milliseconds of each request to the cluster, including its retries",
             int,
             default=TIMEOUT_MS,
         ),

@@ -311,7 +311,10 @@ COMMAND = AdminCommand(
         Flag("--offsets", "with --describe: print start offsets and lag (the default)"),
         Flag("--verbose", "with --describe: also print epochs"),
         Option(
-            "--timeout MS", "time limit of each call of the cluster in milliseconds, with retries", int, default=5000
+            "--timeout MS",
+            "maximum time in milliseconds of each request to the cluster, including its retries",
+            int,
+            default=5000,
         ),
         JSON,
     ),

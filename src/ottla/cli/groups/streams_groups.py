@@ -507,7 +507,10 @@ COMMAND = AdminCommand(
         Flag("--offsets", "with --describe: print the lag of each partition (the default)"),
         Flag("--verbose", "with --describe: also print epochs, offsets and target assignments"),
         Option(
-            "--timeout MS", "time limit of each call of the cluster in milliseconds, with retries", int, default=30_000
+            "--timeout MS",
+            "maximum time in milliseconds of each request to the cluster, including its retries",
+            int,
+            default=30_000,
         ),
         JSON,
     ),

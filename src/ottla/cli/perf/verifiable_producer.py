@@ -170,8 +170,8 @@ COMMAND = Command(
         ),
         Option(
             "--message-create-time MS",
-            "timestamp of the first record in milliseconds since 1970; later ones advance with the clock; -1: the time "
-            "of sending",
+            "timestamp of the first record in milliseconds since 1970; those of later records advance with the "
+            "clock; -1: the time of sending",
             int,
             default=NOT_SET,
         ),

@@ -16,7 +16,7 @@ ERROR = "creation failed because of {}"
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Create the topic of `--topic`, and print that it succeeded."""
+    """Create the topic of `--topic`, and print a message on success."""
     assignment = parse_assignment(args.replica_assignment_list) if args.replica_assignment_list else None
     admin.create_topics([NewTopic(args.topic, args.partition, args.replica, assignment)])
     output.text("creation succeeded!")

@@ -1,4 +1,4 @@
-"""Fetching from single replicas, so that their records can be compared."""
+"""Fetching from individual replicas, so that their records can be compared."""
 
 from __future__ import annotations
 

@@ -161,8 +161,8 @@ class KafkaConsumer(ConsumerQueries):
         )
 
     def wakeup(self) -> None:
-        """Interrupt the call that is waiting, or else the next call that would wait. The interrupted call raises
-        WakeupError. Event loop only.
+        """Let the poll() or other call that waits, except close(), raise WakeupError; if none waits, the next such
+        call. Event loop only.
         """
         self._core.wakeup_trigger.wakeup()
 

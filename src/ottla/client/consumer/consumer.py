@@ -190,8 +190,8 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
             self._use.release()
 
     def wakeup(self) -> None:
-        """Interrupt the call that is waiting, or else the next call that would wait. The interrupted call raises
-        WakeupError. Thread-safe.
+        """Let the poll() or other call that waits, except close(), raise WakeupError; if none waits, the next such
+        call. Thread-safe.
         """
         if self._refusal is None:
             self._io.call_soon(self._core.wakeup_trigger.wakeup)

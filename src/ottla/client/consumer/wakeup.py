@@ -19,7 +19,7 @@ class WakeupTrigger:
         self._waiting: asyncio.Task[Any] | None = None
 
     def wakeup(self) -> None:
-        """Interrupt the waiting call, or else the next one that would wait. The interrupted call raises WakeupError."""
+        """Interrupt the waiting call, or else the next one. The interrupted call raises WakeupError."""
         self.is_requested = True
         if self._waiting is not None:
             self._waiting.cancel()

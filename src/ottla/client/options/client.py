@@ -23,12 +23,12 @@ class ClientOptions(TypedDict, total=False):
     sasl_oauthbearer_header_urlencode: bool
     """Whether client id and secret are URL-encoded for the token endpoint (RFC 6749), as some endpoints require."""
     sasl_login_connect_timeout_ms: int | None
-    """Timeout in milliseconds of requests to the token endpoint; the longer one of it and sasl.login.read.timeout.ms
-    applies. Neither set: 10 seconds.
+    """Timeout in milliseconds of requests to the token endpoint. If sasl.login.read.timeout.ms is also set, the longer
+    of the two applies; if neither is set, 10 seconds.
     """
     sasl_login_read_timeout_ms: int | None
-    """Timeout in milliseconds of requests to the token endpoint; the longer one of it and sasl.login.connect.timeout.ms
-    applies. Neither set: 10 seconds.
+    """Timeout in milliseconds of requests to the token endpoint. If sasl.login.connect.timeout.ms is also set, the
+    longer of the two applies; if neither is set, 10 seconds.
     """
     sasl_login_retry_backoff_ms: int
     """Delay in milliseconds before the first retry of a failed request to the token endpoint; it doubles with each
@@ -147,7 +147,7 @@ class ClientOptions(TypedDict, total=False):
     """
     connections_max_idle_ms: int
     """Time in milliseconds after which the client closes an idle connection; negative: never. Connections are checked
-    at intervals of half this time, but at most every 100 ms.
+    at intervals of half this time, but not more often than every 100 ms.
     """
     socket_connection_setup_timeout_ms: int
     """Time in milliseconds within which a connection must be established, including the TLS handshake. It doubles with

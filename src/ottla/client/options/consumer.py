@@ -49,8 +49,8 @@ class ConsumerOptions(ClientOptions, total=False):
     the response.
     """
     auto_offset_reset: str
-    """Start in a partition without a committed offset, or if the position is out of range: latest, earliest,
-    by_duration:PT1H (at the first record of the last hour), or none (poll() raises an error).
+    """Position at which to start if a partition has no committed offset, or the position is out of range: latest,
+    earliest, by_duration:PT1H (at the first record of the last hour), or none (poll() raises an error).
     """
     enable_auto_commit: bool
     """Whether the consumer commits its positions automatically: every auto.commit.interval.ms in poll(), before

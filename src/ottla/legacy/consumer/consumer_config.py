@@ -1,4 +1,7 @@
-"""Configs of the high-level consumer of Kafka 0.8, with Kafka's names, defaults and limits."""
+"""Configs of the high-level consumer of Kafka 0.8, with Kafka's names and defaults.
+
+Numbers that make no sense are rejected, unlike in Kafka.
+"""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class ZKRebalancerListener:
                         )
                     else:
                         log.warning(
-                            "Consumer %s: the last attempt to rebalance failed: %s",
+                            "Consumer %s: the rebalance has failed, after all attempts of rebalance.max.retries: %s",
                             self._id,
                             error,
                         )

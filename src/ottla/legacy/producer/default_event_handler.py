@@ -4,9 +4,9 @@
         dispatch_serialized_data: partition_and_collate, send one request to each broker; after an error wait and
         update the metadata
 
-Only failed messages are sent again. Messages without a key are sent to the sticky partition of their topic, which is
-chosen at random after each metadata refresh. Only one thread at a time uses a handler: in a sync producer the thread
-that calls `send`, in an async producer its send thread.
+Only failed messages are sent again. Messages with neither a key nor a `part_key` are sent to the sticky partition of
+their topic, which is chosen at random after each metadata refresh. Only one thread at a time uses a handler: in a sync
+producer the thread that calls `send`, in an async producer its send thread.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (key 25): announce that a transaction will commit offsets of a group (KIP-98).
 
-- version 1 throttles only after the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
+- since 1, throttling follows the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
   4 may answer TRANSACTION_ABORTABLE (KIP-890)
 """
 

@@ -3,7 +3,7 @@
 Up to version 3 producers send it before the first batch. From 4 on, brokers send it to verify a batch's transaction,
 for several transactions at once and in fields of their own (KIP-890).
 
-- version 1 throttles only after the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
+- since 1, throttling follows the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
   5 may answer TRANSACTION_ABORTABLE (KIP-890)
 """
 

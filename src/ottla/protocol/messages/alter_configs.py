@@ -1,6 +1,6 @@
 """AlterConfigs (key 33): replace all configs of a resource (KIP-133). Prefer IncrementalAlterConfigs.
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible
+- since 1, throttling follows the response (KIP-219); 2 is flexible
 """
 
 from __future__ import annotations

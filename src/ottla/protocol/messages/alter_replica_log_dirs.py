@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34): move replicas to other log directories of their broker (KIP-113).
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible
+- since 1, throttling follows the response (KIP-219); 2 is flexible
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreateDelegationToken (key 38): create a token with which a client authenticates as its owner (KIP-48).
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible; 3 creates tokens for others (KIP-373)
+- since 1, throttling follows the response (KIP-219); 2 is flexible; 3 creates tokens for others (KIP-373)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CreatePartitions (key 37): add partitions to topics (KIP-195).
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED
+- since 1, throttling follows the response (KIP-219); 2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED
 """
 
 from __future__ import annotations

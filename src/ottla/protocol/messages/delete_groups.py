@@ -1,6 +1,6 @@
 """DeleteGroups (key 42): delete groups without members, with their offsets (KIP-229).
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible; 3 adds messages to errors
+- since 1, throttling follows the response (KIP-219); 2 is flexible; 3 adds messages to errors
 """
 
 from __future__ import annotations

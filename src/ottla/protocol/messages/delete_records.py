@@ -1,6 +1,6 @@
 """DeleteRecords (key 21): delete the records before an offset (KIP-107).
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible
+- since 1, throttling follows the response (KIP-219); 2 is flexible
 """
 
 from __future__ import annotations

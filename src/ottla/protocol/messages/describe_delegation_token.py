@@ -1,6 +1,6 @@
 """DescribeDelegationToken (key 41): tokens by owner (KIP-48).
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible; 3 adds the requester of a token (KIP-373)
+- since 1, throttling follows the response (KIP-219); 2 is flexible; 3 adds the requester of a token (KIP-373)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35): the replicas in a broker's log directories, and their sizes (KIP-113).
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible; 3 adds an error for the whole request
+- since 1, throttling follows the response (KIP-219); 2 is flexible; 3 adds an error for the whole request
 - 4 adds the volume's size and free bytes (KIP-827); 5 adds whether a directory is cordoned
 """
 

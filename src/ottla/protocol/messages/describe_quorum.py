@@ -76,7 +76,7 @@ class QuorumNode(Struct):
 
 
 class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"):
-    """The leader, voters and observers of the quorum, and from version 2 on their addresses."""
+    """The leader, voters and observers of the quorum, and from version 2 on the addresses of the voters."""
 
     error_code: int = f.int16("0+")
     error_message: str | None = f.string("2+", nullable="2+", ignorable=True)

@@ -1,6 +1,6 @@
 """EndTxn (key 26): commit or abort a transaction (KIP-98).
 
-- version 1 throttles only after the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
+- since 1, throttling follows the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
   4 may answer TRANSACTION_ABORTABLE (KIP-890)
 - 5 returns the producer id and epoch for the next transaction
 """

@@ -1,6 +1,6 @@
 """InitProducerId (key 22): a producer id for an idempotent producer, or the next epoch of a transactional one.
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible; 3 lets a producer bump its own epoch (KIP-360)
+- since 1, throttling follows the response (KIP-219); 2 is flexible; 3 lets a producer bump its own epoch (KIP-360)
 - 4 may answer PRODUCER_FENCED; 5 may answer TRANSACTION_ABORTABLE (KIP-890); 6 adds two-phase commit (KIP-939)
 """
 

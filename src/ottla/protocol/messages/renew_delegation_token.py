@@ -1,6 +1,6 @@
 """RenewDelegationToken (key 39): postpone the expiry of a token (KIP-48).
 
-- version 1 throttles only after the response (KIP-219); 2 is flexible
+- since 1, throttling follows the response (KIP-219); 2 is flexible
 """
 
 from __future__ import annotations

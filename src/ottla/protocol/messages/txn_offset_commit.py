@@ -1,6 +1,6 @@
 """TxnOffsetCommit (key 28): commit offsets of a group as part of a transaction (KIP-98).
 
-- version 1 throttles only after the response (KIP-219); 2 adds leader epochs;
+- since 1, throttling follows the response (KIP-219); 2 adds leader epochs;
   3 is flexible and checks member and generation (KIP-447)
 - 4 may answer TRANSACTION_ABORTABLE (KIP-890); from 5 on offsets join the transaction without AddOffsetsToTxn
 - 6 names topics by id

@@ -132,7 +132,7 @@ class Shrinker:
         return bool(candidates) and self._try(candidates, variations=1)
 
     def _round_times(self) -> None:
-        """Round all times to DECIMALS places, so that they can be read, if the plan then still breaks the promise."""
+        """Make the times readable: round them to DECIMALS places, if the plan then still breaks the promise."""
         plan = self.best.plan
         faults = tuple(
             fault._replace(at=round(fault.at, DECIMALS), seconds=round(fault.seconds, DECIMALS))

@@ -1,4 +1,4 @@
-"""Reads from brokers, except the planning of streams: the ranges of a batch, and reading of a range in a Spark task.
+"""The reader of batches from brokers, and what it shares with that of streams: tasks for ranges, and reading a range.
 
 Planning runs in a Python process of the driver, reading in Python workers of the executors; only `RangePartition` and
 the reader itself are serialized.

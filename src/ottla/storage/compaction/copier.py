@@ -33,7 +33,8 @@ It raises an error if the broker shuts down.
 class SourceSegment(NamedTuple):
     """A closed segment that is read: its size in bytes, and the entries of its transaction index.
 
-    `created_ms`: when this broker created it; the modification time of its file if it is from before the last start.
+    `created_ms`: when this broker created it. If it is from before the last start, the modification time of its file;
+    if compaction has written it, the time of the last segment that it replaced.
     """
 
     base_offset: int

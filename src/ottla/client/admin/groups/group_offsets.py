@@ -289,7 +289,9 @@ class GroupOffsetsAdmin(OffsetsAdmin):
     async def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> None:
-        """Delete the start offsets of a share group in some topics. Raises NonEmptyGroupError if it has members."""
+        """Delete the start offsets of a share group for these topics. Raises NonEmptyGroupError if the group has
+        members.
+        """
         call: AdminCall[str, None] = AdminCall(
             lambda names: delete_share.DeleteShareGroupOffsetsRequest(
                 group_id=group_id,

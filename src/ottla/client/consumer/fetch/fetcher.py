@@ -208,7 +208,7 @@ class Fetcher:
         self._measure(node, time.monotonic() - began, response.throttle_time_ms)
         if not session.handle_response(response):
             error_class = errors.for_code(response.error_code)
-            log.debug("Node %d rejected a fetch (%s); the next one starts a new fetch session", node, error_class.name)
+            log.debug("Node %d rejected a fetch (%s); the next one requests all partitions", node, error_class.name)
             if error_class.refresh_metadata or error_class is errors.FetchSessionTopicIdError:
                 self.metadata.request_update()
                 await asyncio.sleep(self._retry_backoff)

@@ -102,7 +102,8 @@ class ClassicRebalance:
     def _complete(self, group: ClassicGroup, result: CoordinatorResult) -> None:
         """Start a new generation, and answer the pending JoinGroup requests.
 
-        Only the response to the leader lists all members.
+        If no member has joined again, because only static ones remain, wait for another rebalance timeout instead. Only
+        the response to the leader lists all members.
         """
         now = self._clock.monotonic()
         joined = group.awaiting_join

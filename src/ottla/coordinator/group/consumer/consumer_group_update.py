@@ -120,7 +120,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         self.group.epoch, self.group.metadata_hash = epoch, hash_
 
     def set_targets(self, assignor: Assignor) -> None:
-        """Compute the target assignment of the current epoch by `assignor`."""
+        """Compute and record the target assignment of the current epoch with `assignor`."""
         group = self.group
         subscribed = {m.id: ids_of(group.topics_of(m), self._image) for m in group.members.values()}
         specs = {m.id: MemberSpec(subscribed[m.id], group.target_of(m), m.instance_id) for m in group.members.values()}

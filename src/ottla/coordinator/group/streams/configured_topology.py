@@ -4,7 +4,7 @@ and reports topics that are missing or do not fit.
 Kafka's `InternalTopicManager` with `RepartitionTopics`, `CopartitionedTopicsEnforcer` and `ChangelogTopics`. Unless the
 application sets its number of partitions, a repartition topic gets the largest number of partitions of the topics read
 by a subtopology that writes to it. Topics that are joined must have the same number of partitions; repartition topics
-among them are adjusted. A changelog topic has one partition per task.
+among them are adjusted, unless the application sets their number. A changelog topic has one partition per task.
 """
 
 from __future__ import annotations
