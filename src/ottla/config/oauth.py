@@ -56,8 +56,8 @@ class OAuthLoginConfig(Config):
     sasl_login_connect_timeout_ms: Final = Option[int | None](
         None,
         nullable(integer(1)),
-        "Timeout in milliseconds of requests to the token endpoint. If sasl.login.read.timeout.ms is also set, the longer "
-        "of the two applies; if neither is set, 10 seconds.",
+        "Timeout in milliseconds of requests to the token endpoint. If sasl.login.read.timeout.ms is also set, the "
+        "longer of the two applies; if neither is set, 10 seconds.",
     )
     sasl_login_read_timeout_ms: Final = Option[int | None](
         None,
