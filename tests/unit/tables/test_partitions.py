@@ -87,7 +87,7 @@ def test_unsupported_partition_columns_are_rejected_when_they_are_configured(bro
             check_partition_by(columns, ["n", column])
     with (
         table_world(broker, "bytes", tmp_path, format="delta", partition_by="key") as world,
-        pytest.raises(ConfigurationError, match="partition.by: key has bytes, which cannot be partition values of Delta tables"),
+        pytest.raises(ConfigurationError, match="key has bytes, which cannot be partition values of Delta tables"),
     ):
         world.write()
 
