@@ -61,6 +61,11 @@ LISTED: Final = 20
 """Default maximum number of names that `listed` writes into a log line."""
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the text of an error, or the name of its type if it has none, as TimeoutError() and MemoryError()."""
+    return str(error) or type(error).__name__
+
+
 def listed(names: Sequence[object], most: int = LISTED) -> str:
     """Return the first `most` names as text, with the number of those that are left out."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.backoff import ExponentialBackoff
 from ottla.errors import KafkaError
+from ottla.logs import reason_of
 from ottla.model import TopicPartition
 from ottla_tables.errors import TableError
 from ottla_tables.formats.table import Table
@@ -72,7 +73,7 @@ class TopicTask:
             "Cannot write the table of topic %s; retrying in %.0f s: %s",
             self.topic.name,
             delay,
-            str(error) or type(error).__name__,
+            reason_of(error),
             exc_info=unexpected,
         )
 

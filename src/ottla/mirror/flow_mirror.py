@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ottla.backoff import ExponentialBackoff
 from ottla.errors import InvalidProducerEpochError, KafkaError, ProducerFencedError
+from ottla.logs import reason_of
 from ottla.mirror.checkpoints import CheckpointMirror, syncs_location
 from ottla.mirror.clusters import Cluster
 from ottla.mirror.copier import CopiedRecords, Copier, CopyProgress, offsets_topic, transactional_id
@@ -240,5 +241,5 @@ class FlowMirror:
             self.flow.name,
             self._syncs_topic,
             cluster,
-            str(error) or type(error).__name__,
+            reason_of(error),
         )

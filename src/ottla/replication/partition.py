@@ -21,7 +21,7 @@ from uuid import UUID
 
 from ottla import errors
 from ottla.cluster.image.cluster_image import PartitionImage
-from ottla.logs import limit_repeated_errors
+from ottla.logs import limit_repeated_errors, reason_of
 from ottla.model import TopicPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.replication.isr_updates import IsrSubmitter
@@ -454,7 +454,7 @@ class Partition:
         """
         if self._failed:
             return
-        reason = str(error) or type(error).__name__
+        reason = reason_of(error)
         logger.error("Taking %s out of service until a restart: %s", self.topic_partition, reason)
         self.log.failed = self._failed = self._closed = True
         self._fail_waiters(errors.KafkaStorageError(f"{self.topic_partition} is out of service: {reason}"))

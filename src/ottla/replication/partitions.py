@@ -20,7 +20,7 @@ from ottla.cluster.image.cluster_image import NO_LEADER, ClusterImage, Partition
 from ottla.cluster.image.image_delta import changed_partitions
 from ottla.cluster.store.znodes import uuid_text
 from ottla.config.topic import LogConfig
-from ottla.logs import listed
+from ottla.logs import listed, reason_of
 from ottla.model import TopicPartition
 from ottla.replication.isr_updates import IsrSubmitter
 from ottla.replication.log_dir_move import LogDirMove
@@ -350,7 +350,7 @@ class Partitions:
         Do nothing if the directory is out of service already.
         """
         if not directory.offline:
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
             log.error("Taking log directory %s out of service until a restart: %s", directory.path, reason)
             directory.take_offline(reason)
             for tp in directory.logs:

@@ -20,6 +20,7 @@ from ottla.broker.request_context import RequestContext
 from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.config.options import nearest
 from ottla.errors import BY_CODE, ConfigurationError, IllegalStateError, KafkaError
+from ottla.logs import reason_of
 from ottla.protocol.message import Request, Response
 from ottla.testing import fault_steps, request_resources
 from ottla.testing.fault_steps import FaultyRequest, Gate, Outcome, Step
@@ -339,7 +340,7 @@ class Faults:
 
     def report(self, fault: Fault, error: Exception) -> None:
         """Record that a fault could not be applied, for `check`."""
-        self._failures.append(f"{fault!r} failed: {str(error) or type(error).__name__}")
+        self._failures.append(f"{fault!r} failed: {reason_of(error)}")
 
     def require_cluster(self, step: str) -> None:
         """Raise ConfigurationError if there is only one broker."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from ottla.errors import ConfigurationError
+from ottla.logs import reason_of
 from ottla.serdes.framing import HEADER_BYTES, message_path, schema_id_of
 
 log = logging.getLogger("ottla.console")
@@ -94,7 +95,7 @@ class SchemaRegistry:
                 "succeeds: %s",
                 schema_id,
                 self._url,
-                str(error) or type(error).__name__,
+                reason_of(error),
             )
             _add(self._failed, schema_id, time.monotonic() + RETRY_SECONDS)
         else:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from ottla.logs import reason_of
 from ottla.spark.monitoring.progress_file import PIPELINE, ProgressFile
 from ottla_pipelines.declarative.events import Event
 
@@ -63,7 +64,7 @@ def recorded(directory: Path | None, project: Path) -> Iterator[RunProgress]:
     try:
         yield progress
     except BaseException as error:
-        progress.fail(str(error) or type(error).__name__)
+        progress.fail(reason_of(error))
         raise
     finally:
         if file is not None:

@@ -121,17 +121,22 @@ def test_http_listeners_of_the_brokers_have_ports_that_count_up(
     assert all(BrokerConfig.from_kafka(broker).ottla_http_listener for broker in brokers)
 
 
-async def test_restart_that_fails_is_logged_with_its_exit_code(caplog: pytest.LogCaptureFixture) -> None:
-    process = _Process({"broker.id": 5}, ["--no-such-option"])
-    with pytest.raises(StartupError, match="exit code 2"):
-        await process.start()
+async def _run_until_logged(process: _Process, caplog: pytest.LogCaptureFixture, lines: int) -> None:
+    """Keep a process running until there are this many log lines, and stop it."""
     running = asyncio.ensure_future(process.keep_running())
     async with asyncio.timeout(60):
-        while len(caplog.messages) < 2:
+        while len(caplog.messages) < lines:
             await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.wait([running])
     await process.stop()
+
+
+async def test_restart_that_fails_is_logged_with_its_exit_code(caplog: pytest.LogCaptureFixture) -> None:
+    process = _Process({"broker.id": 5}, ["--no-such-option"])
+    with pytest.raises(StartupError, match="exit code 2"):
+        await process.start()
+    await _run_until_logged(process, caplog, 2)
     assert ["has ended with exit code 2; restarting" in message for message in caplog.messages[:2]] == [True, True]
 
 
@@ -146,12 +151,6 @@ async def test_process_that_cannot_be_created_is_started_again(
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", fail)
-    running = asyncio.ensure_future(process.keep_running())
-    async with asyncio.timeout(60):
-        while len(caplog.messages) < 3:
-            await asyncio.sleep(0.01)
-    running.cancel()
-    await asyncio.wait([running])
-    await process.stop()
+    await _run_until_logged(process, caplog, 3)
     assert caplog.messages[1] == "Cannot start broker 5: [Errno 11] Resource temporarily unavailable"
     assert "restarting it" in caplog.messages[2]

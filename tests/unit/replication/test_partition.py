@@ -14,7 +14,7 @@ import pytest
 from tests.unit.replication.partitions import IMAGE, Held, view, with_partition
 
 from ottla.cluster.image.cluster_image import PartitionImage
-from ottla.config.topic import LogConfig
+from ottla.config.topic import LONG_MAX, LogConfig
 from ottla.errors import (
     KafkaStorageError,
     NotEnoughReplicasError,
@@ -365,11 +365,15 @@ def test_append_without_file_descriptors_is_rejected_and_fails_no_disk(
     with_partition(test, tmp_path)
 
 
-def test_background_flush_without_file_descriptors_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("in_background", [False, True])
+def test_flush_without_file_descriptors_is_retried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_background: bool
+) -> None:
     async def test(partition: Partition, held: Held) -> None:
         monkeypatch.setattr(partition_module, "FLUSH_RETRY_SECONDS", 0.001)
         partition.append(view(b"a"))
-        partition.flush_in_background()
+        if in_background:
+            partition.flush_in_background()
         held.run_one(ResourcesExhaustedError("Too many open files"))
         while not held.jobs:
             await asyncio.sleep(0.001)
@@ -378,19 +382,4 @@ def test_background_flush_without_file_descriptors_is_retried(tmp_path: Path, mo
         await asyncio.sleep(0)
         assert partition.log.recovery_point == 1
 
-    with_partition(test, tmp_path)
-
-
-def test_flush_without_file_descriptors_is_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(partition: Partition, held: Held) -> None:
-        monkeypatch.setattr(partition_module, "FLUSH_RETRY_SECONDS", 0.001)
-        partition.append(view(b"a"))
-        held.run_one(ResourcesExhaustedError("Too many open files"))
-        while not held.jobs:
-            await asyncio.sleep(0.001)
-        assert not partition.failed
-        held.run_one()
-        await asyncio.sleep(0)
-        assert partition.log.recovery_point == 1
-
-    with_partition(test, tmp_path, flush_messages=1)
+    with_partition(test, tmp_path, flush_messages=LONG_MAX if in_background else 1)

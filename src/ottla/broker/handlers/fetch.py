@@ -266,6 +266,8 @@ class Fetch:
                 drop(results)
                 await self._rest_after_read(now - began, deadline)
         finally:
+            if not self._is_gone:
+                self._context.connection.on_close.remove(self._on_gone)
             self._unwatch()
 
     async def _rest_after_read(self, seconds: float, deadline: float) -> None:
@@ -294,8 +296,6 @@ class Fetch:
             self.watch(partitions[begin : begin + READ_AT_ONCE])
 
     def _unwatch(self) -> None:
-        if not self._is_gone:
-            self._context.connection.on_close.remove(self._on_gone)
         for partition in self._watched:
             partition.unwatch(self._on_news)
         self._watched.clear()
@@ -317,9 +317,7 @@ class Fetch:
 
     def _on_gone(self) -> None:
         self._is_gone = True
-        for partition in self._watched:
-            partition.unwatch(self._on_news)
-        self._watched.clear()
+        self._unwatch()
         if self._enough is not None:
             self._enough.set()
 

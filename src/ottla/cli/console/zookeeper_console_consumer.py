@@ -25,6 +25,7 @@ from ottla.legacy import (
     TopicFilter,
     Whitelist,
 )
+from ottla.logs import reason_of
 from ottla.model import NO_TIMESTAMP
 from ottla.records.consumer_record import ConsumerRecord
 
@@ -80,7 +81,7 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
             except Exception as error:
                 if not args.skip_message_on_error:
                     raise
-                reason = str(error) or type(error).__name__
+                reason = reason_of(error)
                 if message is None:
                     log.error("Cannot read a message; continuing (--skip-message-on-error): %s", reason)
                 else:

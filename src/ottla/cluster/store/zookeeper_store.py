@@ -41,6 +41,7 @@ from ottla.cluster.store.metadata_store import (
 )
 from ottla.errors import StartupError
 from ottla.latency import LatencyHistogram
+from ottla.logs import reason_of
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient, TransactionRequest
@@ -166,7 +167,7 @@ class ZooKeeperMetadataStore:
                 "Cannot end session 0x%x with ZooKeeper at %s; it will expire: %s",
                 session.id,
                 self._connect,
-                str(error) or type(error).__name__,
+                reason_of(error),
             )
         finally:
             await _end(client)

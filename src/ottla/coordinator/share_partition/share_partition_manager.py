@@ -22,6 +22,7 @@ from ottla.coordinator.share_partition.share_partition import ShareLimits, Share
 from ottla.coordinator.share_partition.share_persister import SharePersister
 from ottla.coordinator.share_partition.share_state_records import UNINITIALIZED, ShareKey, ShareState
 from ottla.futures import shielded
+from ottla.logs import reason_of
 from ottla.model import TopicPartition
 from ottla.replication.partition import Partition
 
@@ -156,7 +157,7 @@ class SharePartitionManager:
                 "Cannot load share partition %s of share group %s; clients have to retry: %s",
                 replica.topic_partition,
                 key.group_id,
-                str(error) or type(error).__name__,
+                reason_of(error),
             )
 
     async def _write_all(self, key: ShareKey, led: LoadedPartition) -> None:

@@ -26,7 +26,7 @@ from ottla.legacy.producer.broker_partition_info import BrokerPartitionInfo, Par
 from ottla.legacy.producer.partitioner import Partitioner
 from ottla.legacy.producer.producer_config import ProducerConfig
 from ottla.legacy.producer.producer_pool import ProducerPool
-from ottla.logs import listed
+from ottla.logs import listed, reason_of
 from ottla.model import NO_TIMESTAMP, TopicPartition
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -154,7 +154,7 @@ class DefaultEventHandler:
         except Exception as error:  # an encoder may raise any exception
             name = type(encoder).__name__
             raise errors.SerializationError(
-                f"{name} cannot encode a {type(value).__name__} of topic {topic}: {str(error) or type(error).__name__}"
+                f"{name} cannot encode a {type(value).__name__} of topic {topic}: {reason_of(error)}"
             ) from error
 
     # Metadata
@@ -220,7 +220,7 @@ class DefaultEventHandler:
             log.warning(
                 "Could not choose the partition of a message to %s; retrying if message.send.max.retries allows it: %s",
                 message.topic,
-                str(error) or type(error).__name__,
+                reason_of(error),
             )
             return None
         return by_broker

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from ottla.logs import reason_of
 from ottla.metrics.metrics import Metrics
 from ottla.spark.monitoring.history import Histories
 from ottla.spark.monitoring.metrics import NAMESPACE, QueryMetrics
@@ -98,7 +99,7 @@ class QueryMonitor:
             log.info(
                 "Closing the query monitor, which may lack the last events of the queries, probably because the Spark "
                 "session has ended: %s",
-                str(error) or type(error).__name__,
+                reason_of(error),
             )
         if self._terminal is not None:
             self._terminal.close()

@@ -145,8 +145,8 @@ class ClassicMembership(Membership):
         """Join until there is an assignment. Return False at the deadline; joining then continues in the background,
         and the next poll checks it.
         """
-        self._raise_error()
         while self.has_work or self._joining is not None:
+            self._raise_error()
             if self._assigned is not None:
                 await self._adopt_assignment(self._assigned)
                 continue
@@ -160,9 +160,7 @@ class ClassicMembership(Membership):
             if not joining.done():
                 return False
             self._joining = None
-            has_time = await self._joined(joining, deadline)
-            self._raise_error()  # another attempt would fence the member that has replaced this one
-            if not has_time:
+            if not await self._joined(joining, deadline):
                 return False
         self.raise_listener_error()
         return True
@@ -183,8 +181,7 @@ class ClassicMembership(Membership):
             if isinstance(error, errors.MemberIdRequiredError):
                 return True
             self.metrics.rebalance_failed()
-            if self.error is not None:
-                return False  # the caller raises it
+            self._raise_error()  # another attempt would fence the member that has replaced this one
             if not error.retriable and not isinstance(error, (*FENCED, errors.RebalanceInProgressError)):
                 raise
             if time.monotonic() < deadline:

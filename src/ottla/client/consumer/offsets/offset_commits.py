@@ -15,7 +15,7 @@ from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.io_thread import run_at_caller
 from ottla.config.consumer import ConsumerConfig
 from ottla.errors import KafkaError, RetriableCommitFailedError, StaleMemberEpochError
-from ottla.logs import listed
+from ottla.logs import listed, reason_of
 from ottla.model import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger("ottla.client")
@@ -90,7 +90,7 @@ class OffsetCommits:
                 "the group rebalances or the consumer stops before, records may be read again: %s",
                 group,
                 round(self._interval * 1000),
-                str(error) or type(error).__name__,
+                reason_of(error),
             )
 
     async def commit_sync(self, offsets: Offsets, deadline: float) -> None:
