@@ -21,7 +21,7 @@ T = TypeVar("T")
 RWF_NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 """The flag for reads that do not wait; 0 on platforms that do not have it."""
 PROBE_BYTES: Final = 256 * 1024
-"""The distance in bytes between the bytes that `cached_bytes` probes."""
+"""The maximum distance in bytes between the bytes that `cached_bytes` probes."""
 PAGE_BYTES: Final = 4096
 BUFFER_BYTES: Final = 64 * 1024
 """The maximum size in bytes of the buffer that each thread keeps for its reads."""
@@ -70,8 +70,8 @@ class NotCachedError(Exception):
 
 
 class cached_only:  # noqa: N801 - a context manager
-    """A context manager in which `pread` in this thread raises NotCachedError instead of waiting for the disk. With
-    `enabled=False`, it waits.
+    """A context manager in which `pread` in this thread raises NotCachedError instead of waiting for the disk, if the
+    platform and the file system support that. With `enabled=False`, `pread` waits.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:
@@ -86,8 +86,8 @@ class cached_only:  # noqa: N801 - a context manager
 
 
 async def when_cached(read: Callable[[], T]) -> T:
-    """Return the result of `read()`. Whenever it would wait for the disk, a worker reads the missing bytes, and `read`
-    is called again. After MAX_TRIES, `read` is called without `cached_only`.
+    """Return the result of `read()`. Whenever it raises NotCachedError, a worker reads the missing bytes, and `read` is
+    called again. After MAX_TRIES, `read` is called without `cached_only`.
     """
     for _ in range(MAX_TRIES):
         try:
@@ -99,7 +99,9 @@ async def when_cached(read: Callable[[], T]) -> T:
 
 
 def pread(fd: int, nbytes: int, position: int) -> bytes:
-    """Return the same as `os.pread`. Within `cached_only`, raise NotCachedError instead of waiting for the disk."""
+    """Return the same as `os.pread`. Within `cached_only`, raise NotCachedError instead of waiting for the disk, if the
+    platform and the file system support that.
+    """
     if not RWF_NOWAIT or not _mode.cached_only:
         return os.pread(fd, nbytes, position)
     data = _mode.buffer
@@ -122,7 +124,8 @@ def pread(fd: int, nbytes: int, position: int) -> bytes:
 
 def cached_bytes(fd: int, position: int, nbytes: int) -> int:
     """Return the number of bytes that can be read from this position without waiting, at most `nbytes`. It is an
-    estimate, because only a few bytes are probed. Without RWF_NOWAIT, it is `nbytes`.
+    estimate, because only a few bytes are probed. If the platform or file system lacks RWF_NOWAIT, or reading fails,
+    it is `nbytes`.
     """
     if not RWF_NOWAIT:
         return nbytes
@@ -135,15 +138,15 @@ def cached_bytes(fd: int, position: int, nbytes: int) -> int:
         if nbytes > PAGE_BYTES:
             os.preadv(fd, _probes, end - 1, RWF_NOWAIT)
     except BlockingIOError:
-        return max(at - PROBE_BYTES - position, 0)  # up to the last byte that is in the page cache
+        return max(at - PROBE_BYTES - position, 0)  # up to the last probed byte in the page cache
     except OSError:  # the file system does not support RWF_NOWAIT
         return nbytes
     return nbytes
 
 
 def read_cached(fd: int, buffer: memoryview, position: int) -> int:
-    """Read into the buffer without waiting for the disk. Return how many bytes were read; 0 if none are in the page
-    cache, or if the platform or file system lacks RWF_NOWAIT.
+    """Read into the buffer without waiting for the disk. Return how many bytes were read; 0 at the end of the
+    file, if none are in the page cache, or if the platform or file system lacks RWF_NOWAIT.
 
     A disk error counts as bytes that are not cached, because the next read reports it.
     """

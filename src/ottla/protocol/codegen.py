@@ -1,9 +1,8 @@
-"""Generates the functions that encode and decode one version of one message, as Python source, and compiles them.
+"""The common part of the generators of functions that encode or decode one version of one message, as Python source.
 
-A codec is one flat function: nested structures become nested loops, and neighbours of fixed width (and a length of
-fixed width that follows them) are read or written by one `struct` call. So it looks like code written by hand for
-that version, and decodes several hundred thousand Produce or Fetch requests per second. It is compiled when a version
-is used for the first time: a process pays only for the few that it uses.
+A codec is one flat function: arrays become nested loops, and neighbouring numbers (often with a length after them) are
+read or written by one `struct` call, as in code written by hand for that version. It is compiled when the version is
+used for the first time: a process pays only for the few that it uses.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ from ottla.protocol.fields import Declared
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 """A function that decodes a message: called with (buffer, position, end), it returns (instance, next position)."""
 SlicedDecoder = Callable[[memoryview, int, int, int], Generator[None, None, tuple[Any, int]]]
-"""Like a `Decoder`, but a generator function that lets other tasks run between slices. Its last argument is the maximum
-number of items in all arrays of the message.
+"""Like a `Decoder`, but a generator function that yields between slices, so that the caller can let other tasks run.
+
+Its last argument is the maximum number of items in all arrays of the message together.
 """
 SlicedEncoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], Generator[None, None, None]]
-"""Like an `Encoder`, but a generator function that lets other tasks run between slices."""
+"""Like an `Encoder`, but a generator function that yields between slices, as a `SlicedDecoder` does."""
 Encoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], None]
 """A function that encodes a message: called with (instance, out, cuts), it appends to `out`.
 
@@ -32,7 +32,7 @@ If `cuts` is not None, `records` fields are not copied to `out`, but appended to
 
 
 SLICE_ITEMS = 256
-"""Number of items after which a sliced codec lets other tasks run. They take less than a millisecond to process."""
+"""Number of items after which a sliced codec yields. They usually take less than a millisecond to process."""
 MAX_STRING_BYTES = 32767
 """Maximum size of a string in bytes, as in Kafka. The varint lengths of flexible versions could be larger."""
 
@@ -87,7 +87,7 @@ HELPERS: dict[str, Any] = {
 
 
 class Source:
-    """The source of a function that is being generated: its lines, the objects it refers to, unused variable names."""
+    """The source of a function that is being generated: its lines, and the objects that it refers to."""
 
     def __init__(self, cls: type[Declared], version: int, *, sliced: bool = False) -> None:
         """`sliced`: make a generator that yields every `SLICE_ITEMS` items, so that other tasks get their turn."""
@@ -100,7 +100,7 @@ class Source:
         self.depth = 1
         self._count = 0
         self.run: list[tuple[str, str]] = []
-        """Consecutive fields of fixed width that share the pending struct call: (format letter, variable or
+        """Consecutive values of fixed width that share the pending struct call: (format letter, variable or
         expression).
         """
 
@@ -134,13 +134,13 @@ class Source:
         self.depth -= 1
 
     def count_item(self) -> None:
-        """In a loop over items, add the lines that let other tasks run every `SLICE_ITEMS` items (if sliced)."""
+        """In a loop over items, add the lines that yield every `SLICE_ITEMS` items (if sliced)."""
         if self.sliced:
             self.add("k += 1")
             self.indented(f"if k >= {SLICE_ITEMS}:", lambda: self.add("k = 0; yield"))
 
     def flush(self) -> None:
-        """Write the struct call for the pending run."""
+        """Add the struct call for the pending run. Subclasses implement this."""
         raise AssertionError("Reader and Writer know how")
 
     def compile(self, head: str) -> Any:

@@ -30,7 +30,7 @@ def minimum_size(item: Any, version: int, flexible: bool) -> int:
 
 
 class Reader(Source):
-    """Generates the decoder of one version: each method adds lines that do what its docstring says."""
+    """Generates the decoder of one version. A method that "reads" something adds the lines that do so."""
 
     def flush(self) -> None:
         """Add one struct call that unpacks all fields of the pending run."""
@@ -44,7 +44,7 @@ class Reader(Source):
         self.run = []
 
     def structure(self, cls: type[Declared], target: str) -> None:
-        """Read all fields of a structure into a new object in the variable `target`."""
+        """Read a structure into a new object in the variable `target`."""
         self.add(f"{target} = new({self.share('C', cls)})")
         tagged = []
         for field in cls.FIELDS:
@@ -86,7 +86,7 @@ class Reader(Source):
             self.sized(field, place, what, nullable)
 
     def nested(self, field: Field, place: str, nullable: bool) -> None:
-        """Read a nested structure. If it may be null, a byte precedes it: below 0 for null (0 in a tag)."""
+        """Read a nested structure. If it may be null, a byte precedes it: below 0 for null (below 1 in a tag)."""
         inner = self.fresh("o")
 
         def body() -> None:

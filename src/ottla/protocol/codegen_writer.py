@@ -10,7 +10,7 @@ from ottla.protocol.fields import FIXED, Declared, Field
 
 
 class EncoderWriter(Source):
-    """Generates the encoder of one version: each method adds lines that do what its docstring says.
+    """Generates the encoder of one version. A method that "writes" something adds the lines that do so.
 
     Encoding fails if a field is set that the version does not have, unless the field is ignorable, because the receiver
     would do something else. Responses leave such fields out (`lenient`), because the client chooses the version.
@@ -27,7 +27,7 @@ class EncoderWriter(Source):
         self.run = []
 
     def structure(self, cls: type[Declared], source: str) -> None:
-        """Write all fields of the object in the variable `source`."""
+        """Write the object in the variable `source`."""
         tagged = []
         for field in cls.FIELDS:
             place, what = f"{source}.{field.name}", f"{cls.__name__}.{field.name}"
@@ -44,7 +44,7 @@ class EncoderWriter(Source):
             self.run.append(("x", ""))
 
     def differs(self, field: Field, place: str) -> str:
-        """Return the condition that a field does not have its default."""
+        """Return the condition that a field does not have its default; "True" for a nullable structure in a tag."""
         if field.kind == "array" and field.default is not None:
             return f"{place} is None or {place}" if field.nullable_in(self.version) else place
         if field.kind == "struct" and field.tag is not None and field.nullable_in(self.version):
@@ -104,7 +104,9 @@ class EncoderWriter(Source):
         self.add(r"out += b'\0'" if self.flexible else r"out += b'\xff\xff'" + (" * 2" if letter == "i" else ""))
 
     def optional(self, variable: str, letter: str, what: str, nullable: bool, body: Callable[[], None]) -> None:
-        """Write `body`. If the variable is None, write null, or raise an error if the field is not nullable."""
+        """Write a value with `body`. If the variable is None, write null, or raise an error if the field is not
+        nullable.
+        """
         self.flush()
         if nullable:
             self.indented(f"if {variable} is None:", lambda: self.null(letter))
@@ -171,7 +173,7 @@ class EncoderWriter(Source):
         body()
 
     def tags(self, tagged: list[Field], source: str) -> None:
-        """Write the tagged fields that differ from their defaults, in the order of their tags."""
+        """Write the tagged fields for which the condition of `differs` is true, in the order of their tags."""
         count, outer = self.fresh("n"), self.fresh("out")
         tagged = sorted(tagged, key=lambda f: f.tag or 0)
         conditions = [self.differs(field, f"{source}.{field.name}") for field in tagged]

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227) on the fetching side: a request contains only the partitions that have changed.
+"""Incremental fetch sessions (KIP-227) on the fetching side: after a full request, the next ones contain only changes.
 
 Consumers and follower replicas use them. The broker's side is `broker.sessions`.
 """
@@ -77,7 +77,11 @@ class FetchSessionHandler:
         self.sent = {}
 
     def request(self, partitions: dict[TopicPartition, FetchPosition], terms: FetchLimits) -> tuple[FetchRequest, int]:
-        """Return the request for `partitions` and its newest usable version: at first all, then the differences."""
+        """Return the request for `partitions`, and its newest usable version.
+
+        If it begins a session, or there is none, it contains all of them, otherwise only the differences from the last
+        request.
+        """
         if not terms.sessions:
             self.forget()
             self.epoch = FINAL
@@ -93,7 +97,7 @@ class FetchSessionHandler:
 
     def _is_gone(self, sent: FetchPosition, now: FetchPosition | None) -> bool:
         """Return whether a partition was removed, or its topic deleted and created again, with another id."""
-        # Mostly it is the same object; UUIDs compare in Python.
+        # Mostly the id is the same object, and UUIDs are compared in Python code.
         return now is None or (now.topic_id is not sent.topic_id and now.topic_id != sent.topic_id)
 
     def _request(
@@ -138,8 +142,8 @@ class FetchSessionHandler:
         return FetchRequest(max_wait_ms=0, min_bytes=0, session_id=self.id, session_epoch=FINAL)
 
     def handle_response(self, response: FetchResponse) -> bool:
-        """Apply a response. Return False if it has an error; the next request then starts a new session, with all
-        partitions.
+        """Apply a response. Return False if it has an error as a whole; the next request then starts a new session, with
+        all partitions.
         """
         if response.error_code:
             if response.error_code == errors.FetchSessionIdNotFoundError.code:

@@ -6,9 +6,9 @@
 
 `versions` are the versions of the message that have the field: "3+", "0-12", "4". `nullable` are the versions in which
 it may be None. `default` is the value of a field that was not set or not sent: zero or empty by default, None for
-`records`. If the field has another value, encoding a version without the field fails, unless the field is `ignorable`
-or the message is a response. `tag` makes it a tagged field in every version that has it (KIP-482): it is sent only when
-it differs from its default, except that a nullable structure is always sent.
+`records` and nullable structures. If the field has another value, encoding a version without the field fails, unless
+the field is `ignorable` or the message is a response. `tag` makes it a tagged field in every version that has it
+(KIP-482): it is sent only when it differs from its default, except that a nullable structure is always sent.
 
 A structure in a tagged field is None when it was not sent.
 """
@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any, ClassVar, Final, Protocol
 
 ZERO_UUID: Final = _uuid.UUID(int=0)
-"""The zero id, by which Kafka marks an unknown topic or directory id."""
+"""The zero id, which means that there is no id, or that it is unknown."""
 
 ALWAYS: Final = "0+"
 
@@ -34,7 +34,7 @@ FIXED: Final = {
     "float64": ("d", 8),
     "boolean": ("?", 1),
 }
-"""Types of fixed width: their letter in a struct format, and their bytes."""
+"""Types that have a letter in a struct format: that letter, and the size in bytes."""
 
 
 class Field:
@@ -90,7 +90,9 @@ NEWEST: Final = 1 << 15
 
 @cache
 def bounds(span: str) -> tuple[int, int]:
-    """Return the first and last version of a range as declarations write it; `NEVER` for none."""
+    """Return the first and last version of a range as declarations write it. The last one of "3+" is `NEWEST`; "none" is
+    `NEVER`.
+    """
     if span == "none":
         return NEVER
     if span.endswith("+"):
@@ -164,7 +166,7 @@ def binary(
 
 
 def records(versions: str = ALWAYS, *, nullable: str = "none", tag: int | None = None) -> Any:
-    """Declare record batches: a view of the message when read, any buffers or a piece of a file when written."""
+    """Declare record batches: a view of the message when read, buffers or pieces of files when written."""
     return Field("records", versions, None, nullable, False, tag)
 
 

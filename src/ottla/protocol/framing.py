@@ -14,11 +14,11 @@ from ottla.protocol.message import Request, Response, encode_chunks
 from ottla.protocol.wire import Chunk, size_of
 
 BLOCK_BYTES: Final = 64 * 1024
-"""The default size in bytes of the buffer that small frames share: the number of bytes received at a time."""
+"""The default size in bytes of the buffer that small frames share."""
 
 TRUST_BYTES: Final = 1024 * 1024
-"""Maximum size in bytes of a frame for which all memory is allocated at once. For larger frames, memory grows with the
-bytes that arrive.
+"""The default maximum size in bytes of a frame for which all memory is allocated at once. For larger frames, memory
+grows with the bytes that arrive.
 """
 
 
@@ -26,7 +26,7 @@ class FrameReader:
     """Splits a stream of bytes into frames. Only the start of an incomplete frame is copied, if it has to be moved.
 
     `space()` is memory to receive into; `received(n)` records its use and returns the complete frames, as views of that
-    memory. A frame stays valid while it is referenced; unreferenced memory is reused.
+    memory. A frame stays valid while it is referenced; unreferenced memory may be reused.
     """
 
     def __init__(self, max_bytes: int, block_bytes: int = BLOCK_BYTES, trust_bytes: int = TRUST_BYTES) -> None:
@@ -36,7 +36,7 @@ class FrameReader:
         self._block = bytearray(block_bytes)
         self._view = memoryview(self._block)
         self._spare = bytearray()
-        """An earlier block for reuse. Two blocks are needed if a response arrives while a reader uses the last one."""
+        """An earlier block for reuse. Two blocks are needed if bytes arrive while frames of the last one are in use."""
         self._start = 0
         self._end = 0
 
@@ -98,7 +98,9 @@ class FrameReader:
         return min(4 + self._size(), max(self.trust_bytes, 2 * waiting))
 
     def _move(self, size: int) -> None:
-        """Continue in a new block (or at the start of this one, if it is unreferenced), with the incomplete frame."""
+        """Continue in another block (or at the start of this one, if it has the size and is free), with the incomplete
+        frame.
+        """
         waiting = self._end - self._start
         size = max(self._block_bytes, size)
         if size == len(self._block) and self._free():
@@ -111,12 +113,12 @@ class FrameReader:
         self._start, self._end = 0, waiting
 
     def _new_block(self, size: int) -> bytearray:
-        """Return the spare block if its size fits, since memory that is used again needs no zeros; else a new one."""
+        """Return the spare block if it is free and its size fits, since it needs no zeros; else a new one."""
         spare = self._spare
         return spare if size <= len(spare) <= 2 * size and _is_free(spare) else bytearray(size)
 
     def _free(self) -> bool:
-        """Return whether no frame of this block is in use."""
+        """Return whether no frame of the current block is in use."""
         self._view.release()
         try:
             return _is_free(self._block)

@@ -34,7 +34,7 @@ class RequestHeader(NamedTuple):
 
 
 def is_flexible(api_key: int, version: int) -> bool:
-    """Return whether this version of an API has flexible headers; unknown APIs do not."""
+    """Return whether this version of an API is flexible; an unknown API is not."""
     api = BY_KEY.get(api_key)
     return api is not None and api.flexible is not None and version >= api.flexible
 
@@ -107,8 +107,8 @@ def response_header_size(api_key: int, api_version: int) -> int:
 
 
 def skip_tags(buf: memoryview, pos: int) -> int:
-    """Return the position after a section of unknown tagged fields. Raises MalformedMessageError, or IndexError if the
-    section is cut off.
+    """Return the position after a section of unknown tagged fields. Raises MalformedMessageError or IndexError if
+    the section is malformed or cut off.
     """
     count, pos = read_uvarint(buf, pos)
     if count > MAX_TAGS or count * 2 > len(buf) - pos:

@@ -167,9 +167,9 @@ def decode_from(cls: type[S], buffer: bytes | bytearray | memoryview, version: i
 def decode_in_slices(
     cls: type[S], view: memoryview, version: int, pos: int, most_items: int
 ) -> Generator[None, None, S]:
-    """Decode a message in a generator that lets other tasks run every few items. Raises like `decode`.
+    """Decode a message in a generator that yields every few hundred items, so that the caller can let other tasks run.
 
-    A message whose arrays have more than `most_items` items in total is malformed.
+    Raises the errors of `decode`. A message whose arrays have more than `most_items` items in total is malformed.
     """
     decoder = cls.sliced_decoders.get(version) or _make_sliced_decoder(cls, version)
     try:
@@ -181,7 +181,8 @@ def decode_in_slices(
 
 
 def encode_chunks_in_slices(message: Struct, version: int, out: bytearray) -> Generator[None, None, list[Chunk]]:
-    """Encode a message like `encode_chunks`, in a generator that lets other tasks run every few items.
+    """Encode a message like `encode_chunks`, in a generator that yields every few hundred items, so that the caller can
+    let other tasks run.
 
     Raises the errors of `encode`.
     """
@@ -197,7 +198,7 @@ def encode_chunks_in_slices(message: Struct, version: int, out: bytearray) -> Ge
 
 
 def encode(message: Struct, version: int, out: bytearray | None = None) -> bytearray:
-    """Append a message to `out` (None: a new bytearray), records included, and return it.
+    """Append a message, records included, to `out` or to a new bytearray, and return the bytearray.
 
     Raises MalformedMessageError if a value does not fit its field, UnsupportedVersionError for a version that is not
     declared, or that has no field for a value.
@@ -210,7 +211,7 @@ def encode(message: Struct, version: int, out: bytearray | None = None) -> bytea
 def encode_chunks(message: Struct, version: int, out: bytearray) -> list[Chunk]:
     """Encode a message without copying its `records`: return pieces of `out` with the records between them.
 
-    The former content of `out` comes first. It must not grow while the chunks are in use; its bytes may be patched.
+    The former content of `out` comes first. `out` must not grow while the chunks are in use; its bytes may be patched.
     Raises the errors of `encode`.
     """
     cuts: list[tuple[int, Any]] = []

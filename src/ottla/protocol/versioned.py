@@ -26,7 +26,8 @@ def version_of(data: bytes | memoryview) -> int:
 def decode_versioned(cls: type[D], data: bytes | memoryview) -> D:
     """Decode the message. If its version is newer than the declared ones, decode it as the newest declared version.
 
-    The fields that the newer version has added at the end are ignored. Raises MalformedMessageError.
+    The fields that the newer version has added at the end are ignored. Raises MalformedMessageError if
+    the version is older than the declared ones, or the bytes do not form the message.
     """
     version = version_of(data)
     if version < cls.VERSIONS.start:

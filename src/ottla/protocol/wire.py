@@ -26,7 +26,9 @@ Chunk = bytes | bytearray | memoryview | Sendable
 """A part of a message to be sent: a buffer, or a piece of a file."""
 
 RecordData = Any
-"""The value of a `records` field. Read: a view of the message. Written: a Chunk, or a list or tuple of them."""
+"""The value of a `records` field. Read: a view of the message. Written: a Chunk, or a list or tuple of them. None for
+null.
+"""
 
 
 def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:
@@ -62,8 +64,8 @@ MAX_REMEMBERED_IDS = 4096
 
 
 def read_uuid(raw: bytes) -> uuid.UUID:
-    """Return the UUID of 16 bytes. Up to MAX_REMEMBERED_IDS are cached, because creating one takes 2 µs, and most
-    requests have topic ids.
+    """Return the UUID of 16 bytes. Up to MAX_REMEMBERED_IDS are cached, because creating one takes 2 µs, and topic
+    ids recur.
     """
     interned = _ids.get(raw)
     if interned is None:

@@ -2,11 +2,10 @@
 
 The limit is Kafka's `queued.max.request.bytes` (KIP-72). It applies to the buffers of requests above the standard size.
 The buffer of a connection's first such request grows with the bytes that arrive, so that a peer that announces much and
-sends little does not block others; later ones are allocated as a whole. Small requests never wait, because they have a
-buffer only while they are processed. If the limit is reached, large requests wait in order. Two rules prevent a
-deadlock: a peer that does not complete its request in time is disconnected if others wait, and if all requests with
-memory wait for more, the first one continues beyond the limit. So the usage may exceed the limit by one or two
-requests. Not thread-safe: event loop only.
+sends little does not block others; later ones are allocated as a whole. Small requests never wait for memory. If the
+limit is reached, large requests wait. Two rules prevent a deadlock: a peer that does not complete its request in time
+is disconnected if others wait, and if all requests with memory wait for more, one request continues beyond the limit.
+So the usage may exceed the limit by one or two requests. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ STANDARD_BYTES = 64 * 1024
 """Size of a standard buffer in bytes, into which a typical request with one batch fits."""
 KEPT_STANDARD = 64
 LARGE_BYTES = 17 * 64 * 1024
-"""Size of a large buffer in bytes: batches of 1 MiB, producers' default `max.request.size`, and their headers."""
+"""Size of a large buffer in bytes: 1 MiB of batches, producers' default `max.request.size`, and the other fields."""
 KEPT_LARGE = 8
 """KEPT_STANDARD and KEPT_LARGE: maximum number of free buffers of each size that are kept for reuse."""
 REAP_SECONDS = 1.0
 
 
 class PoolClient(Protocol):
-    """A connection that is receiving a large request."""
+    """A connection with a large request."""
 
     peer: str
 
@@ -85,15 +84,15 @@ class MemoryPool:
         return free.pop() if free else bytearray(nbytes)
 
     def release(self, buffer: bytearray) -> None:
-        """Return a buffer to the pool. There must be no view of it."""
+        """Let the pool reuse a buffer. There must be no view of it."""
         size = len(buffer)
         free = self._free.get(size)
         if free is not None and len(free) < (KEPT_STANDARD if size == STANDARD_BYTES else KEPT_LARGE):
             free.append(buffer)
 
     def _has_room(self, holder: PoolClient) -> bool:
-        """Return whether `holder` may have more memory: the limit is not reached, or all others wait for memory,
-        too.
+        """Return whether `holder` may have more memory: the limit is not reached, there is none, or all others with
+        memory wait for more.
         """
         return self.limit <= 0 or self.used < self.limit or self._held.keys() <= {*self._waiting, holder}
 

@@ -1,9 +1,9 @@
 """A client's connection with TLS: frames and responses as in `connection`, after a handshake.
 
-Only reading and writing of bytes differ. OpenSSL reads one TLS record at a time, and may keep a part of it that the
-socket does not report (`pending`). A write that the socket has rejected must be repeated with the same bytes. Each
-direction may have to wait for the other. Files are read by Python, because the kernel cannot encrypt them: one record
-at a time, so that a slow peer uses little memory. A peer that does not complete the handshake in time is disconnected.
+Reading and writing of bytes differ. OpenSSL reads one TLS record at a time, and may keep a part of it that the socket
+does not report (`pending`). A write that the socket has rejected must be repeated with the same bytes. Each direction
+may have to wait for the other. Files are read by Python, because they have to be encrypted: one record at a time, so
+that a slow peer uses little memory. A peer that does not complete the handshake in time is disconnected.
 Not thread-safe: event loop only.
 """
 
@@ -35,14 +35,16 @@ HELLO: Final = b"\x16"
 RECORD_BYTES: Final = 16384
 """Maximum size in bytes of the content of a TLS record."""
 IN_A_ROW: Final = 64
-"""Maximum number of consecutive reads, or of records written, before other connections are processed."""
+"""Maximum number of calls of `_read_records` in a row, and of records that one `_flush` writes, before the connection
+lets others run.
+"""
 DISCARD_BYTES: Final = 65536
 
 
 class TlsSettings(NamedTuple):
     """The TLS context of a listener, and the mapping of certificates to user names.
 
-    `with_sasl`: whether SASL follows the handshake, so that a connection is authenticated only after it.
+    `with_sasl`: whether SASL, which then follows the handshake, authenticates the client.
     """
 
     context: ssl.SSLContext
@@ -53,8 +55,8 @@ class TlsSettings(NamedTuple):
 class TlsConnection(Connection):
     """A client's TLS connection.
 
-    If the client has a certificate, its name, mapped by ssl.principal.mapping.rules, becomes `user` in the connection's
-    state.
+    If the client presents a certificate, the subject, mapped by ssl.principal.mapping.rules, becomes `user` in the
+    connection's state.
     """
 
     __slots__ = ("_deadline", "_sealed", "_security")
@@ -81,7 +83,7 @@ class TlsConnection(Connection):
         self._wait(self._on_hello)
 
     def _close(self, *, cancel: bool) -> None:
-        """Send TLS's close_notify, if the socket accepts it at once, and close."""
+        """Send TLS's close_notify if TLS is in use and the socket accepts it at once, and close."""
         if self._deadline is not None:
             self._deadline.cancel()
         if isinstance(self._sock, ssl.SSLSocket):
@@ -133,7 +135,7 @@ class TlsConnection(Connection):
             self._begin()
 
     def _begin(self) -> None:
-        """Start to read requests after the handshake."""
+        """Map the client's certificate, if there is one, to a user, and start to read requests."""
         assert isinstance(self._sock, ssl.SSLSocket)
         assert self._deadline is not None
         self._deadline.cancel()
@@ -180,7 +182,7 @@ class TlsConnection(Connection):
     # waiting for the other direction
 
     def _wait(self, then: Callable[[], None], *, writable: bool = False) -> None:
-        """Call `then` when the socket is readable, or with `writable` when it is writable."""
+        """Call `then` when the socket is readable, or, if `writable` is true, when it is writable."""
         self._stop_reading()
         self._stop_writing()
         if writable:
@@ -215,7 +217,7 @@ class TlsConnection(Connection):
         self._loop.call_soon(self._on_readable)
 
     def _read_records(self) -> bool:
-        """Read and process what has arrived. Return whether there may be more that the socket does not report."""
+        """Read and process bytes. Return whether to call this again, because the socket may not report what is left."""
         assert isinstance(self._sock, ssl.SSLSocket)
         before = len(self._stash) if self._buffer is None else self._filled
         error = self._fill(self._buffer or self._take_buffer())
@@ -234,8 +236,8 @@ class TlsConnection(Connection):
         return False
 
     def _fill(self, buffer: bytearray) -> OSError | None:
-        """Read until a request is complete or the buffer is full, because some clients send a TLS record for every
-        few bytes. Return the error that ended it, or None.
+        """Read until a request is complete, the buffer is full, or a read fails, because some clients send a TLS record
+        for every few bytes. Return the error of the failed read, or None.
         """
         room = memoryview(buffer)
         try:
@@ -304,7 +306,7 @@ class TlsConnection(Connection):
             self._sealed = False
 
     def _seal(self) -> None:
-        """Put one record at the front of the pending data: several small pieces, or as much of a file as fits."""
+        """Join the first pieces of the pending data, at most RECORD_BYTES, so that they are sent in one record."""
         pieces: list[bytes | memoryview] = []
         room = RECORD_BYTES
         while self._out and room:
@@ -350,7 +352,7 @@ CERTIFICATE_ALERTS: Final = frozenset(
 
 
 def failure_text(error: Exception) -> str:
-    """Return why a TLS handshake has failed, and if a certificate was rejected, whose it was."""
+    """Return the reason for the failure of a TLS handshake, for log lines."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was rejected ({error.verify_message})"
     if isinstance(error, ssl.SSLError) and error.reason:
