@@ -142,8 +142,8 @@ class FetchSessionHandler:
         return FetchRequest(max_wait_ms=0, min_bytes=0, session_id=self.id, session_epoch=FINAL)
 
     def handle_response(self, response: FetchResponse) -> bool:
-        """Apply a response. Return False if it has an error as a whole; the next request then starts a new session, with
-        all partitions.
+        """Apply a response. Return False if it has an error as a whole; the next request then starts a new session,
+        with all partitions.
         """
         if response.error_code:
             if response.error_code == errors.FetchSessionIdNotFoundError.code:

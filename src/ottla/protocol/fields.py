@@ -90,8 +90,8 @@ NEWEST: Final = 1 << 15
 
 @cache
 def bounds(span: str) -> tuple[int, int]:
-    """Return the first and last version of a range as declarations write it. The last one of "3+" is `NEWEST`; "none" is
-    `NEVER`.
+    """Return the first and last version of a range as declarations write it. The last one of "3+" is `NEWEST`; "none"
+    is `NEVER`.
     """
     if span == "none":
         return NEVER

@@ -66,7 +66,10 @@ def begins_in(buf: Buffer, pos: int, room: int) -> bool:
 
 
 def split(buf: Buffer) -> Iterator[tuple[BatchHeader, int, int]]:
-    """Yield (header, start, end) of every whole batch in `buf`. A partial last batch is ignored."""
+    """Yield (header, start, end) of every whole batch in `buf`. A partial last batch is ignored.
+
+    Raises the errors of `read_header`.
+    """
     size = memoryview(buf).nbytes
     pos = 0
     while begins_in(buf, pos, size - pos):
@@ -79,7 +82,9 @@ def split(buf: Buffer) -> Iterator[tuple[BatchHeader, int, int]]:
 
 
 def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Check that the batch at `start` is complete and its CRC is correct. Raises CorruptMessageError otherwise."""
+    """Check that the batch at `start` is complete, its counts are not negative, and its CRC is correct. Raises
+    CorruptMessageError otherwise.
+    """
     if header.magic == MAGIC:
         batch.verify(buf, start, header)
         return

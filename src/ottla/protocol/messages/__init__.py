@@ -1,1 +1,1 @@
-"""One file per API: requests and responses in all versions."""
+"""One file per API, with its request and response, and files for records and for data that group members exchange."""

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): announce that a transaction will write to these partitions (KIP-98).
 
-Up to version 3 producers send it before the first batch. From 4 on, brokers send it to verify a batch's transaction,
-for several transactions at once and in fields of their own (KIP-890).
+Up to version 3, producers send it before the first batch for a partition. From 4 on, brokers send it to verify that a
+batch's partition is in the transaction, or to add it, for several transactions at once, in separate fields (KIP-890).
 
 - since 1, throttling follows the response (KIP-219); 2 may answer PRODUCER_FENCED; 3 is flexible;
   5 may answer TRANSACTION_ABORTABLE (KIP-890)

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): the APIs that the broker serves, with their versions. Clients send it first (KIP-35).
+"""ApiVersions (key 18): the APIs that the broker serves, with their versions. Clients usually send it first (KIP-35).
 
 A broker that does not know the request's version answers UNSUPPORTED_VERSION in the layout of version 0, with the
 versions of ApiVersions itself in the list, so the client can repeat the request. The response header is always
@@ -6,8 +6,8 @@ version 0 for the same reason: the client cannot know yet what the broker will c
 
 - version 1 adds the throttle time; 2 throttles only after the response (KIP-219)
 - 3 is flexible; the client sends its software's name, the broker its features (KIP-511, KIP-584)
-- 4 also lists features whose lowest version is 0; 5 carries the cluster and node that the client expects, so that
-  a wrong address is detected (KIP-1242)
+- 4 can list features whose lowest version is 0; 5 carries the cluster and node that the client expects, so that
+  a wrong address can be detected (KIP-1242)
 """
 
 from __future__ import annotations

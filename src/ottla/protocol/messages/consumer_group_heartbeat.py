@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (key 68): join a consumer group (KIP-848), stay in it, receive the assignment, and leave.
 
-One request does what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do together, and the broker assigns. Fields that
-have not changed since the last heartbeat are left out (None, or -1).
+One request does what JoinGroup, SyncGroup, Heartbeat and LeaveGroup do together, and the broker assigns. Optional
+fields that have not changed since the last heartbeat are left out (None, or -1).
 
 - version 1 adds a regular expression as the subscription, and requires the member to generate its own id (KIP-1082)
 """
@@ -35,7 +35,7 @@ class ConsumerGroupHeartbeatRequest(
     subscribed_topic_names: list[str] | None = f.array(f.string(), "0+", nullable="0+", default=None)
     subscribed_topic_regex: str | None = f.string("1+", nullable="1+", default=None)
     server_assignor: str | None = f.string("0+", nullable="0+", default=None)
-    # The partitions that the member reads now; the broker reassigns one only when its owner no longer lists it.
+    # The partitions that the member owns now; a revoked one is assigned to another member when this lacks it.
     topic_partitions: list[TopicPartitions] | None = f.array(TopicPartitions, "0+", nullable="0+", default=None)
 
 
@@ -46,7 +46,7 @@ class Assignment(Struct):
 
 
 class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions="0-1", flexible="0+"):
-    """The member's epoch, and its assignment if it has changed."""
+    """The member's epoch, and its assignment if that has changed, or the member may not have received it."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

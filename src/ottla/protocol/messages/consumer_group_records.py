@@ -63,7 +63,7 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(Data, versions="0", flexible="0+"):
-    """A member's client, subscription and other settings, from its heartbeats."""
+    """A member's client, subscription and other settings."""
 
     instance_id: str | None = f.string("0+", nullable="0+")
     rack_id: str | None = f.string("0+", nullable="0+")
@@ -115,7 +115,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Data, versions="0", flexible="0+
 
 
 class ConsumerGroupRegularExpressionValue(Data, versions="0", flexible="0+"):
-    """The topics that a regular expression matched, in which version of the metadata, and when."""
+    """The topics that a regular expression matched, the version of the metadata, and the time."""
 
     topics: list[str] = f.array(f.string(), "0+")
     version: int = f.int64("0+")

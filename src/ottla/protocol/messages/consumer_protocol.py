@@ -1,7 +1,7 @@
 """The "consumer" protocol: the data that members of a classic group exchange through JoinGroup and SyncGroup.
 
-To the broker, a subscription or an assignment is opaque bytes: a version of 2 bytes, then the message
-(`protocol.versioned` reads and writes them). Readers ignore what a version newer than theirs has appended.
+A subscription or an assignment is sent as bytes: a version of 2 bytes, then the message (`protocol.versioned` reads and
+writes them). Readers ignore what a version newer than theirs has appended.
 
 - version 1 adds the partitions that a member owns, for cooperative rebalancing (KIP-429)
 - 2 adds the generation in which it was assigned them, so that stale claims are detected; 3 adds its rack (KIP-881)
@@ -31,7 +31,7 @@ class ConsumerProtocolSubscription(Data, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Data, versions="0-3"):
-    """The partitions that the leader of the group assigns to a member."""
+    """The partitions that are assigned to a member."""
 
     assigned_partitions: list[TopicPartitions] = f.array(TopicPartitions, "0+")
     user_data: bytes | None = f.binary("0+", nullable="0+", default=None)

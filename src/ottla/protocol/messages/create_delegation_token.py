@@ -1,6 +1,6 @@
-"""CreateDelegationToken (key 38): create a token with which a client authenticates as its owner (KIP-48).
+"""CreateDelegationToken (key 38): create a token with which a client authenticates as the token's owner (KIP-48).
 
-- since 1, throttling follows the response (KIP-219); 2 is flexible; 3 creates tokens for others (KIP-373)
+- since 1, throttling follows the response (KIP-219); 2 is flexible; 3 can create tokens for others (KIP-373)
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ComponentData(Struct):
-    """A condition for one entity type. Match type 0: the name in `match`; 1: the default entity; 2: any name."""
+    """A condition for one entity type. Match type 0: the name in `match`; 1: the default entity; 2: any entity."""
 
     entity_type: str = f.string("0+")
     match_type: int = f.int8("0+")

@@ -19,7 +19,7 @@ class DescribeClusterRequest(Request["DescribeClusterResponse"], api_key=60, ver
 
 
 class DescribeClusterBroker(Struct):
-    """One broker and its address for clients."""
+    """One broker (or controller) and its address."""
 
     broker_id: int = f.int32("0+")
     host: str = f.string("0+")

@@ -11,7 +11,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class DescribeConfigsResource(Struct):
-    """One resource, and the names of its configs; None for all."""
+    """One resource, and the names of the configs to return; None for all."""
 
     # 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.
     resource_type: int = f.int8("0+")
@@ -28,7 +28,7 @@ class DescribeConfigsRequest(Request["DescribeConfigsResponse"], api_key=32, ver
 
 
 class DescribeConfigsSynonym(Struct):
-    """One of the sources that set the config, which are in the order of their precedence."""
+    """The value that one source has for the config. The sources are in the order of their precedence."""
 
     name: str = f.string("1+")
     value: str | None = f.string("1+", nullable="0+")
@@ -39,7 +39,7 @@ class DescribeConfigsResourceResult(Struct):
     """One config: its value, source, type and synonyms."""
 
     name: str = f.string("0+")
-    # None for what must not be shown.
+    # None if there is no value, or it must not be shown.
     value: str | None = f.string("0+", nullable="0+")
     read_only: bool = f.boolean("0+")
     is_default: bool = f.boolean("0")

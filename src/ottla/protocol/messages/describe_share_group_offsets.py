@@ -36,7 +36,7 @@ class DescribeShareGroupOffsetsRequest(
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
-    """The offset of the first unfinished record; -1 if the group has not begun to read."""
+    """One partition: the offset of the first unfinished record (-1 if the group has not begun to read), and the lag."""
 
     partition_index: int = f.int32("0+")
     start_offset: int = f.int64("0+")

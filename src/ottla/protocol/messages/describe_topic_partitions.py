@@ -32,7 +32,7 @@ class DescribeTopicPartitionsRequest(
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
-    """One partition: its leader, its replicas, and the replicas that are eligible to lead."""
+    """One partition: its leader, its replicas, its ISR, and the eligible leader replicas outside the ISR (ELR)."""
 
     error_code: int = f.int16("0+")
     partition_index: int = f.int32("0+")

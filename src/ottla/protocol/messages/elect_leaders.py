@@ -17,7 +17,7 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request["ElectLeadersResponse"], api_key=43, versions="0-2", flexible="2+"):
-    """The partitions that need an election; None for all. Type 0 elects the preferred replica. Type 1 (unclean) elects
+    """The partitions to elect leaders for; None for all. Type 0 elects the preferred replica. Type 1 (unclean) elects
     a replica that is not in sync if no in-sync replica is alive.
     """
 

@@ -25,6 +25,6 @@ class EndTxnResponse(Response, api_key=26, versions="0-5", flexible="3+"):
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")
-    # Id and epoch for the next transaction; -1 if they stay.
+    # Id and epoch for the next transaction; -1 after an error.
     producer_id: int = f.int64("5+", default=-1, ignorable=True)
     producer_epoch: int = f.int16("5+", default=-1, ignorable=True)

@@ -1,8 +1,8 @@
 """Fetch (key 1): read record batches, as a consumer or as a replica.
 
-The broker responds when `min_bytes` are available or `max_wait_ms` has elapsed, and at once after an error. Batches are
-returned whole, including one that begins before the offset. From version 3 on, the first one is returned even if it
-exceeds the limits, so that a reader always advances.
+The broker responds when `min_bytes` are available or `max_wait_ms` has elapsed, and at once after an error. The first
+batch of a partition may begin before the offset. From version 3 on, the first batch of a response is returned whole,
+even if it exceeds the limits, so that a reader always advances.
 
 - version 1 adds the throttle time; 2 allows format 1;
   3 bounds the whole response (KIP-74), so the order of partitions counts
@@ -72,10 +72,10 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="0-18", flexibl
     max_wait_ms: int = f.int32("0+")
     min_bytes: int = f.int32("0+")
     max_bytes: int = f.int32("3+", default=0x7FFFFFFF, ignorable=True)
-    # 0 reads everything below the high watermark, 1 committed transactions only.
+    # For consumers. 0: up to the high watermark; 1: up to the last stable offset.
     isolation_level: int = f.int8("4+", ignorable=True)
     session_id: int = f.int32("7+", ignorable=True)
-    # -1 without a session, 0 to open one.
+    # 0 to open a session; -1 to close it, or without one.
     session_epoch: int = f.int32("7+", default=-1, ignorable=True)
     topics: list[FetchTopic] = f.array(FetchTopic, "0+")
     forgotten_topics_data: list[ForgottenTopic] = f.array(ForgottenTopic, "7+")
@@ -83,8 +83,8 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="0-18", flexibl
 
 
 class EpochEndOffset(Struct):
-    """The largest epoch of the leader's log up to the reader's last one, and its end offset, to which the logs agree at
-    most.
+    """The largest epoch of the leader's log that does not exceed the reader's last one, and the end offset of that
+    epoch. The logs agree at most up to there.
     """
 
     epoch: int = f.int32("12+", default=-1)

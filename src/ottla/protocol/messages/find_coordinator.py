@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): find the coordinator of a group or of a transactional id.
+"""FindCoordinator (key 10): find the coordinators of groups, transactional ids and share partitions.
 
 - version 0 supports groups only; 1 adds the key's type (0 group, 1 transaction) and the throttle time; 3 is flexible
 - 4 looks up several keys at once, in separate fields; 5 may answer TRANSACTION_ABORTABLE (KIP-890)
@@ -15,7 +15,7 @@ class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, ver
     """The groups, transactional ids or share partitions whose coordinators are looked up."""
 
     key: str = f.string("0-3")
-    # 0 group, 1 transaction, 2 share group.
+    # 0 group, 1 transaction, 2 share partition.
     key_type: int = f.int8("1+")
     coordinator_keys: list[str] = f.array(f.string(), "4+")
 

@@ -1,7 +1,8 @@
 """JoinGroup (key 11): join a classic group, or rejoin it in a rebalance.
 
-The coordinator delays the responses until all members have joined or the rebalance timeout has elapsed. The leader's
-response lists the members with their subscriptions; the leader computes the assignment and sends it with SyncGroup.
+In a rebalance, the coordinator delays the responses until all members have joined or the rebalance timeout has elapsed.
+The leader's response lists the members with their subscriptions; the leader computes the assignment and sends it with
+SyncGroup.
 
 - version 1 adds the rebalance timeout; 2 the throttle time; 3 throttles only after the response (KIP-219)
 - 4 makes a new member join twice, with the id from the error MEMBER_ID_REQUIRED (KIP-394); 5 adds static members

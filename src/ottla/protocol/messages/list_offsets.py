@@ -4,7 +4,7 @@ The timestamp is in milliseconds, or -2 for the log's start, -1 for its end, -3 
 timestamp, -4 for the start of the log on the leader's disk, -5 for the last offset in tiered storage, -6 for the first
 offset that is not in tiered storage yet.
 
-- version 0 (Kafka 0.8) answers with start offsets of segments before the timestamp, at most `max_num_offsets`
+- version 0 (Kafka 0.8) answers with the start offsets of segments, at most `max_num_offsets`
 - 1 answers with one offset and its timestamp; 2 adds the isolation level: the end for read_committed consumers
 - 3 throttles only after the response (KIP-219); 4 adds leader epochs; 5 may answer OFFSET_NOT_AVAILABLE
 - 6 is flexible; 7 adds -3 (KIP-734); 8 adds -4; 9 adds -5 (KIP-1005); 10 adds a time limit; 11 adds -6
@@ -43,11 +43,11 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="0-
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """The offset; -1 if no record has this timestamp or a later one."""
+    """The offset, and the timestamp of its record; -1 if there is none."""
 
     partition_index: int = f.int32("0+")
     error_code: int = f.int16("0+")
-    # Version 0: segment begins before the moment, newest first.
+    # Version 0: start offsets of segments, and the log end offset, the highest first.
     old_style_offsets: list[int] = f.array(f.int64(), "0")
     timestamp: int = f.int64("1+", default=-1)
     offset: int = f.int64("1+", default=-1)

@@ -14,7 +14,7 @@ class ListTransactionsRequest(Request["ListTransactionsResponse"], api_key=66, v
 
     state_filters: list[str] = f.array(f.string(), "0+")
     producer_id_filters: list[int] = f.array(f.int64(), "0+")
-    # Milliseconds since the transaction began; -1: any.
+    # Only transactions that have been open for longer than these milliseconds; -1: any.
     duration_filter: int = f.int64("1+", default=-1)
     # A regular expression for the whole id; None or empty: any.
     transactional_id_pattern: str | None = f.string("2+", nullable="2+", default=None)

@@ -1,7 +1,7 @@
 """Records of Apache Kafka's `__cluster_metadata` (KRaft), for the import of a data directory and `ottla dump-log`.
 
-A record's value is a frame version (1), the number of its type, its version, and the message, all three numbers as
-unsigned varints (KIP-631).
+Except in control batches, a record's value is a frame version (1), the number of its type, its version, and the
+message, all three numbers as unsigned varints (KIP-631).
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class BrokerRegistrationChangeRecord(Data, versions="0-3", flexible="0+"):
 
 
 class DelegationTokenRecord(Data, versions="0", flexible="0+"):
-    """A delegation token was created or renewed."""
+    """A delegation token was created, or its expiry was changed."""
 
     owner: str = f.string("0+")
     requester: str = f.string("0+")

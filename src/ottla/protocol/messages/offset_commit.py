@@ -1,6 +1,7 @@
 """OffsetCommit (key 8): commit offsets of a group.
 
-- version 0 stores offsets in ZooKeeper; 1 adds the member and generation, and a timestamp per partition, which 2 drops
+- version 0 stores offsets in the metadata store
+- 1 adds the member and generation, and a timestamp per partition, which 2 drops
 - 2 to 4 take a retention time for all offsets; 3 adds the throttle time
 - 5 leaves the retention to the broker (KIP-211); 6 adds the leader epoch of the last record read
 - 7 adds static members; 8 is flexible; 9 is for KIP-848 groups, whose member epoch is in the field of the generation

@@ -1,6 +1,7 @@
 """OffsetFetch (key 9): the committed offsets of groups.
 
-- version 0 reads from ZooKeeper; 1 from Kafka; 2 takes None for all partitions of the group and adds a top-level error
+- version 0 reads from the metadata store, 1 from `__consumer_offsets`
+- 2 takes None for all partitions of the group and adds a top-level error
 - 3 adds the throttle time; 5 leader epochs; 6 is flexible
 - 7 can require stable offsets, which no open transaction may change (KIP-447)
 - 8 selects several groups at once, in separate fields; 9 adds the member's epoch (KIP-848); 10 topic ids

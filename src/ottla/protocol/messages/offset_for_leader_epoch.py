@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23): the offset at which a leader epoch ends in the leader's log (KIP-101).
 
-A replica that has restarted finds out where its log diverges from the leader's, and a consumer after a change of
-leader whether records that it has read were truncated.
+A replica can find out where its log diverges from the leader's; a consumer, after a change of leader, whether records
+that it has read were truncated.
 
 - version 1 adds the epoch of the end offset; 2 fences old leaders by the current epoch and adds the throttle time
 - 3 adds the replica id (KIP-392); 4 is flexible

@@ -46,7 +46,7 @@ class RemoteLogSegmentMetadataRecord(Data, versions="0", flexible="0+"):
     event_timestamp_ms: int = f.int64("0+")
     segment_leader_epochs: list[SegmentLeaderEpochEntry] = f.array(SegmentLeaderEpochEntry, "0+")
     segment_size_in_bytes: int = f.int32("0+")
-    # What the remote storage remembers of the segment.
+    # Data that the remote storage needs for the segment.
     custom_metadata: bytes | None = f.binary("0+", nullable="0+", default=None)
     remote_log_segment_state: int = f.int8("0+")
     txn_index_empty: bool = f.boolean("0+", tag=0)

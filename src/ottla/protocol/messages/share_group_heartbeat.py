@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ShareGroupHeartbeatRequest(Request["ShareGroupHeartbeatResponse"], api_key=76, versions="1", flexible="0+"):
-    """A member's heartbeat: epoch 0 joins the group, -1 leaves it. Fields that have not changed are None."""
+    """A member's heartbeat: epoch 0 joins the group, -1 leaves it. Optional fields that have not changed are None."""
 
     group_id: str = f.string("0+")
     member_id: str = f.string("0+")
@@ -32,7 +32,7 @@ class Assignment(Struct):
 
 
 class ShareGroupHeartbeatResponse(Response, api_key=76, versions="1", flexible="0+"):
-    """The member's epoch, and its assignment if it has changed."""
+    """The member's epoch, and its assignment if that has changed, or the member may not have received it."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -1,7 +1,7 @@
 """Keys and values of a share group's records in `__consumer_offsets`, and of its progress in `__share_group_state`.
 
 The number that a key begins with is 10 to 15 in `__consumer_offsets`; in `__share_group_state` it is 0 for a snapshot,
-or 1 for the changes since the snapshot.
+or 1 for changes since the snapshot.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class KeyValue(Struct):
 
 
 class TopicInfo(Struct):
-    """An internal topic; `partitions` is 0 until their number is decided."""
+    """An internal topic; `partitions` is 0 if their number is not known."""
 
     name: str = f.string("0+")
     partitions: int = f.int32("0+")

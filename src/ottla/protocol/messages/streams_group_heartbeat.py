@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat (key 88): join a streams group (KIP-1071), stay in it, receive tasks, and leave.
 
 A member of a streams group is a thread of Kafka Streams. It joins with the topology of its application; the broker
-creates the internal topics and assigns tasks. A task is one partition of all topics that a subtopology reads. Fields
-that have not changed since the last heartbeat are left out (None, or -1).
+creates the internal topics and assigns tasks. A task is one partition of all topics that a subtopology reads. Optional
+fields that have not changed since the last heartbeat are left out (None, or -1).
 
 - version 1 widens the acceptable recovery lag to 8 bytes, and lets the broker request a description of the topology
 """
@@ -52,7 +52,7 @@ class TaskIds(Struct):
 
 
 class CopartitionGroup(Struct):
-    """Topics with the same number of partitions, as indexes into the lists of their subtopology."""
+    """Topics that must have the same number of partitions, as indexes into the lists of their subtopology."""
 
     source_topics: list[int] = f.array(f.int16(), "0+")
     source_topic_regex: list[int] = f.array(f.int16(), "0+")
@@ -89,7 +89,7 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"], api
     rack_id: str | None = f.string("0+", nullable="0+", default=None)
     rebalance_timeout_ms: int = f.int32("0+", default=-1)
     topology: Topology | None = f.struct(Topology, "0+", nullable="0+")
-    # The tasks that the member runs now; the broker reassigns one only when its owner no longer lists it.
+    # The tasks that the member owns now; a revoked one is assigned to another member when this lacks it.
     active_tasks: list[TaskIds] | None = f.array(TaskIds, "0+", nullable="0+", default=None)
     standby_tasks: list[TaskIds] | None = f.array(TaskIds, "0+", nullable="0+", default=None)
     warmup_tasks: list[TaskIds] | None = f.array(TaskIds, "0+", nullable="0+", default=None)
@@ -102,7 +102,7 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"], api
 
 
 class Status(Struct):
-    """A reason why the application does not run or is about to stop.
+    """A status of the group or of the member, such as missing source topics.
 
     `status_code`: see `StatusCode` in `coordinator.group.streams.configured_topology`.
     """
@@ -127,7 +127,7 @@ class EndpointToPartitions(Struct):
 
 
 class StreamsGroupHeartbeatResponse(Response, api_key=88, versions="0-1", flexible="0+"):
-    """The member's epoch, and its tasks if they have changed."""
+    """The member's epoch, and its tasks if they have changed, or the member may not have received them."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -121,7 +121,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Data, versions="0", flexible="0+"
 
 
 class CopartitionGroup(Struct):
-    """Topics with the same number of partitions, as indexes into the lists of their subtopology."""
+    """Topics that must have the same number of partitions, as indexes into the lists of their subtopology."""
 
     source_topics: list[int] = f.array(f.int16(), "0+")
     source_topic_regex: list[int] = f.array(f.int16(), "0+")

@@ -2,7 +2,7 @@
 brokers.
 
 - version 1 is flexible;
-  2 adds the transaction version, so that a late marker of the newer transactions is detected (KIP-890)
+  2 adds the transaction version, so that late markers can be detected (KIP-890)
 """
 
 from __future__ import annotations
