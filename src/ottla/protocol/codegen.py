@@ -1,8 +1,8 @@
-"""The common part of the generators of functions that encode or decode one version of one message, as Python source.
+"""The base of the generators of codecs, the functions that encode or decode one version of one message.
 
-A codec is one flat function: arrays become nested loops, and neighbouring numbers (often with a length after them) are
-read or written by one `struct` call, as in code written by hand for that version. It is compiled when the version is
-used for the first time: a process pays only for the few that it uses.
+A codec is one flat function, generated as Python source: arrays become nested loops, and neighbouring numbers (often
+with a length after them) are read or written by one `struct` call, as in code written by hand for that version. It is
+compiled when the version is used for the first time: a process pays only for the few that it uses.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ class FetchSessionHandler:
     def request(self, partitions: dict[TopicPartition, FetchPosition], terms: FetchLimits) -> tuple[FetchRequest, int]:
         """Return the request for `partitions`, and its newest usable version.
 
-        If it begins a session, or there is none, it contains all of them, otherwise only the differences from the last
-        request.
+        The request contains all partitions if it begins a session or fetches without one, otherwise only the
+        differences from the last request.
         """
         if not terms.sessions:
             self.forget()

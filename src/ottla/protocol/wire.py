@@ -26,9 +26,7 @@ Chunk = bytes | bytearray | memoryview | Sendable
 """A part of a message to be sent: a buffer, or a piece of a file."""
 
 RecordData = Any
-"""The value of a `records` field. Read: a view of the message. Written: a Chunk, or a list or tuple of them. None for
-null.
-"""
+"""The value of a `records` field. Read: a view of the message. Written: a Chunk, or a list or tuple of them."""
 
 
 def read_uvarint(buf: memoryview, pos: int) -> tuple[int, int]:

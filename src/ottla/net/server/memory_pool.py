@@ -20,7 +20,7 @@ STANDARD_BYTES = 64 * 1024
 """Size of a standard buffer in bytes, into which a typical request with one batch fits."""
 KEPT_STANDARD = 64
 LARGE_BYTES = 17 * 64 * 1024
-"""Size of a large buffer in bytes: 1 MiB of batches, producers' default `max.request.size`, and the other fields."""
+"""Size of a large buffer in bytes: 1 MiB of batches, producers' default `max.request.size`, and 64 KiB more."""
 KEPT_LARGE = 8
 """KEPT_STANDARD and KEPT_LARGE: maximum number of free buffers of each size that are kept for reuse."""
 REAP_SECONDS = 1.0
@@ -91,7 +91,7 @@ class MemoryPool:
             free.append(buffer)
 
     def _has_room(self, holder: PoolClient) -> bool:
-        """Return whether `holder` may have more memory: the limit is not reached, there is none, or all others with
+        """Return whether `holder` may have more memory: there is no limit, it is not reached, or all others with
         memory wait for more.
         """
         return self.limit <= 0 or self.used < self.limit or self._held.keys() <= {*self._waiting, holder}

@@ -44,7 +44,7 @@ DISCARD_BYTES: Final = 65536
 class TlsSettings(NamedTuple):
     """The TLS context of a listener, and the mapping of certificates to user names.
 
-    `with_sasl`: whether SASL, which then follows the handshake, authenticates the client.
+    `with_sasl`: whether SASL follows the handshake, and authenticates the client.
     """
 
     context: ssl.SSLContext
@@ -55,8 +55,8 @@ class TlsSettings(NamedTuple):
 class TlsConnection(Connection):
     """A client's TLS connection.
 
-    If the client presents a certificate, the subject, mapped by ssl.principal.mapping.rules, becomes `user` in the
-    connection's state.
+    If the client presents a certificate, the certificate's subject, mapped by ssl.principal.mapping.rules, becomes
+    `user` in the connection's state.
     """
 
     __slots__ = ("_deadline", "_sealed", "_security")

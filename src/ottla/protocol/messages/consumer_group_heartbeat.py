@@ -35,7 +35,7 @@ class ConsumerGroupHeartbeatRequest(
     subscribed_topic_names: list[str] | None = f.array(f.string(), "0+", nullable="0+", default=None)
     subscribed_topic_regex: str | None = f.string("1+", nullable="1+", default=None)
     server_assignor: str | None = f.string("0+", nullable="0+", default=None)
-    # The partitions that the member owns now; a revoked one is assigned to another member when this lacks it.
+    # The partitions that the member owns now. Other members get a revoked one only after it is missing here.
     topic_partitions: list[TopicPartitions] | None = f.array(TopicPartitions, "0+", nullable="0+", default=None)
 
 

@@ -47,7 +47,7 @@ class ListOffsetsPartitionResponse(Struct):
 
     partition_index: int = f.int32("0+")
     error_code: int = f.int16("0+")
-    # Version 0: start offsets of segments, and the log end offset, the highest first.
+    # Version 0: start offsets of segments, and possibly the log end offset, the highest first.
     old_style_offsets: list[int] = f.array(f.int64(), "0")
     timestamp: int = f.int64("1+", default=-1)
     offset: int = f.int64("1+", default=-1)

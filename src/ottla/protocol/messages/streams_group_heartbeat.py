@@ -89,7 +89,7 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"], api
     rack_id: str | None = f.string("0+", nullable="0+", default=None)
     rebalance_timeout_ms: int = f.int32("0+", default=-1)
     topology: Topology | None = f.struct(Topology, "0+", nullable="0+")
-    # The tasks that the member owns now; a revoked one is assigned to another member when this lacks it.
+    # The tasks that the member owns now. Other members get a revoked one only after it is missing here.
     active_tasks: list[TaskIds] | None = f.array(TaskIds, "0+", nullable="0+", default=None)
     standby_tasks: list[TaskIds] | None = f.array(TaskIds, "0+", nullable="0+", default=None)
     warmup_tasks: list[TaskIds] | None = f.array(TaskIds, "0+", nullable="0+", default=None)
