@@ -1652,6 +1652,12 @@ class BrokerConfig(
             )
         return login
 
+    def jwks_endpoint_jaas(self, listener: str) -> Mapping[str, str]:
+        """Return the options of a listener's JAAS config for OAUTHBEARER, which may have ssl options for
+        sasl.oauthbearer.jwks.endpoint.url; empty if there is none, as signed tokens do not require it.
+        """
+        return self.oauth_jaas(listener).options if _jaas_option(listener, "OAUTHBEARER") in self.originals else {}
+
     def broker_login(self) -> tuple[str, Mapping[str, str]]:
         """Return the SASL mechanism for connections to other brokers, and the options of its JAAS config. Raises
         ConfigurationError if the mechanism is not enabled on the inter-broker listener, or if credentials are missing.
