@@ -16,6 +16,7 @@ from typing import Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from tests.unit.net import certificates
 
 from ottla import KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import OPTIONS, Broker
@@ -26,7 +27,6 @@ from ottla.security.sasl import jwt_validator
 from ottla.security.sasl.jwt_validator import JwtValidator, UnsecuredJwtValidator
 from ottla.security.sasl.oauthbearer import InvalidTokenError
 from ottla.security.sasl.token_provider import b64url_encode, jaas_tls_context
-from tests.unit.net import certificates
 
 NOW = 1000.0
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
