@@ -129,7 +129,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         "process_max_fds",
         GAUGE,
         NONE,
-        "Limit of open file descriptors. No client may connect with the last quarter, which is reserved for logs.",
+        "Limit of open file descriptors. Connections of clients do not use the last quarter; it is reserved for logs.",
         process.max_files,
     ),
     BrokerMetric("process_threads", GAUGE, NONE, "Threads of Python in the broker's process.", process.threads),
@@ -151,7 +151,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_TOPICS}BytesRejectedPerSec",
         COUNTER,
         TOPIC,
-        "Bytes of batches that were rejected because they are larger than max.message.bytes.",
+        "Bytes of batches that were rejected because they are too large.",
         per_topic("bytes_rejected"),
     ),
     BrokerMetric(
@@ -165,7 +165,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_TOPICS}FailedProduceRequestsPerSec",
         COUNTER,
         TOPIC,
-        "Batches of producers that were rejected, unless the partition is unknown, led elsewhere or on a failed disk.",
+        "Batches whose append has failed, unless the partition is unknown, led elsewhere or on a failed disk.",
         per_topic("failed_produce_requests"),
     ),
     BrokerMetric(
@@ -680,7 +680,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_ELECTIONS}LeaderElectionRateAndTimeMs",
         SUMMARY,
         NONE,
-        "Time of leader elections in milliseconds; the partitions of a change are elected together.",
+        "Time of leader elections in ms, except at the start of a term; partitions of a change are elected together.",
         controller.election_times,
     ),
     BrokerMetric(
