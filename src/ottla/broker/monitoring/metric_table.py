@@ -280,14 +280,14 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_REPLICAS}UnderMinIsrPartitionCount",
         GAUGE,
         NONE,
-        "Partitions led here with fewer in-sync replicas than min.insync.replicas: acks=all fails. Must be 0.",
+        "Partitions led here with fewer in-sync replicas than acks=all requires, so that it fails. Must be 0.",
         replicas.under_min_isr,
     ),
     BrokerMetric(
         f"{_REPLICAS}AtMinIsrPartitionCount",
         GAUGE,
         NONE,
-        "Partitions led here with just min.insync.replicas in-sync replicas.",
+        "Partitions led here with just the number of in-sync replicas that acks=all requires.",
         replicas.at_min_isr,
     ),
     BrokerMetric(
@@ -364,14 +364,14 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_PARTITION}UnderMinIsr",
         GAUGE,
         PARTITION,
-        "1 if the partition is led here and its ISR is smaller than min.insync.replicas, else 0.",
+        "1 if the partition is led here and its ISR is smaller than acks=all requires, else 0.",
         replicas.partition_under_min_isr,
     ),
     BrokerMetric(
         f"{_PARTITION}AtMinIsr",
         GAUGE,
         PARTITION,
-        "1 if the partition is led here and its ISR has just min.insync.replicas members, else 0.",
+        "1 if the partition is led here and its ISR has just the size that acks=all requires, else 0.",
         replicas.partition_at_min_isr,
     ),
     BrokerMetric(
