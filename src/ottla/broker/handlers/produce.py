@@ -426,9 +426,9 @@ def _append_topic(
 def _rejected(
     tp: TopicPartition, data: PartitionProduceData, error: errors.KafkaError, context: RequestContext
 ) -> PartitionProduceResponse:
-    """Record that a batch was rejected, so that later batches of its producer are rejected until it is sent again.
+    """Record that a batch was rejected, and return the response for it.
 
-    Return the response for it.
+    After a retriable error, later batches of an idempotent producer may be rejected too (see `RejectedBatches`).
     """
     header, partitions = _header(data.records), context.broker.partitions
     if header is not None:
