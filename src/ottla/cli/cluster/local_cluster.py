@@ -84,7 +84,7 @@ class LocalCluster:
         cls, directory: Path, brokers: int, base_port: int, zookeeper_port: int | None, overrides: Mapping[str, str]
     ) -> Self:
         """Create a cluster in a directory that exists and has none, without starting it. `overrides` are broker configs
-        in addition to `defaults`.
+        that are added to `defaults` or replace them.
         """
         cluster = cls(directory, free_port() if zookeeper_port == 0 else zookeeper_port, base_port)
         for _ in range(brokers):
@@ -206,7 +206,7 @@ class LocalCluster:
 
     def start_zookeeper(self) -> None:
         """Start ZooKeeper if the cluster has one and it is not running, and save the cluster. Raises StartupError if it
-        does not respond in time, or another ZooKeeper has its address.
+        ends or does not respond in time, or another ZooKeeper has its address.
         """
         server = self.zookeeper
         if server is None or self.zookeeper_is_running():
