@@ -66,7 +66,7 @@ class RequestContext:
 
     @property
     def by(self) -> str:
-        """The client's principal, host and client id, as a suffix of log lines about changes that it requests."""
+        """The client's principal, host and client id, as a suffix of log lines about its requests."""
         client = self.client
         return f" (requested by {client.principal} from {client.host}, client_id={self.client_id})"
 

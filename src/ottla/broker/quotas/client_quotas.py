@@ -170,7 +170,7 @@ class Quotas:
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[tuple[str, str], float] | None:
         """Return the (user, client id) that the quota applies to and its limit: the first that is set, in Kafka's
-        order.
+        order. Return None if none is set.
         """
         for path, owner in _precedence(user, client_id):
             value = self._image.configs.get(path, {}).get(key)

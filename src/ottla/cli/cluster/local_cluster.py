@@ -242,7 +242,7 @@ class LocalCluster:
                     raise StartupError(f"{error}{self._others_that_run(broker)}") from None
 
     def _others_that_run(self, broker: Broker) -> str:
-        """Return which other brokers run, and what to do with them, after this one has failed; empty if none runs."""
+        """Return a hint that names the other running brokers, for the error of this one; empty if there are none."""
         others = [other.id for other in self.brokers if other is not broker and self.is_running(other)]
         if not others:
             return ""
