@@ -74,7 +74,7 @@ COMMANDS = tuple(
         (
             "streams-application-reset",
             "consumer_groups.streams_application_reset",
-            "reset offsets and internal topics of a Streams application (kafka-streams-application-reset.sh)",
+            "reset offsets and delete internal topics of a Streams application (kafka-streams-application-reset.sh)",
         ),
         ("groups", "groups.groups", "list groups of all types (kafka-groups.sh)"),
         ("get-offsets", "storage.get_offsets", "print the offsets of partitions (kafka-get-offsets.sh)"),

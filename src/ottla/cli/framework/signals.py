@@ -1,5 +1,5 @@
 """SIGTERM, SIGHUP and Ctrl+C end a command gracefully: it closes its clients. A command that uses `stopping` first
-completes its work.
+completes what it has begun.
 
 The exit code is then 128 plus the number of the signal, as for a JVM after its shutdown hooks, or 0 for `ottla broker`.
 A signal that the process ignores from its start, for example because of nohup, stays ignored.
@@ -100,7 +100,8 @@ def stopping(start: Callable[[], None], grace_seconds: float | None = None) -> I
     """Context manager: call `start` on the first signal within the block. It is called in the main thread, at any
     point. If the block has not ended `grace_seconds` later, GraceExpired is raised in it; None for no limit.
 
-    A second signal raises KeyboardInterrupt. Use it only in the main thread.
+    A second signal raises KeyboardInterrupt, unless it is the same within REPEATED_SECONDS. Use this only in the main
+    thread.
     """
     stop = GracefulShutdown(start, grace_seconds)
     with _handling(stop.receive, heeded_signals()):
@@ -118,8 +119,8 @@ def stopping(start: Callable[[], None], grace_seconds: float | None = None) -> I
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """Context manager: raise Terminated on SIGTERM and SIGHUP within the block. It has no effect outside the main
-    thread.
+    """Context manager: raise Terminated on SIGTERM and SIGHUP within the block, unless the process ignores them. It has
+    no effect outside the main thread.
     """
 
     def terminate(number: int, _frame: FrameType | None) -> None:

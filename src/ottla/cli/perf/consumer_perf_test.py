@@ -63,7 +63,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for numbers that are not positive and for an invalid expression in `--include`."""
     check_positive(args, "num_records", "fetch_size", "socket_buffer_size", "timeout", "reporting_interval")
     name_pattern("--include", args.include or "")
 

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     data = Path(args.data)
     if args.action != "import" and not (data / "registry.sqlite").exists():
         node = data / "metadata"
-        hint = f"; that of several brokers is in {node}" if (node / "registry.sqlite").exists() else ""
+        hint = f"; the one that several brokers share is in {node}" if (node / "registry.sqlite").exists() else ""
         raise ConfigurationError(f"--data: {data} has no registry.sqlite{hint}")
     if (data / SESSION_DIRECTORY).is_dir():
         return asyncio.run(_run(args, SqliteMetadataStore(data, shared=True)))
