@@ -52,8 +52,8 @@ class CommandParser(argparse.ArgumentParser):
         """Replacements of options that the command does not have, by the names of the options."""
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse a command line. Raises SystemExit with 2 for wrong usage, and with 0 after `--help` or `--version`.
-        Raises ConfigurationError for invalid addresses of servers.
+        """Parse a command line. Raises SystemExit with 2 for wrong usage, and with 0 after an option such as `--help`
+        or `--version`. Raises ConfigurationError for invalid addresses of servers.
         """
         self.arguments[:] = arguments
         return self.parse_args(arguments)

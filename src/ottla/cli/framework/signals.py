@@ -17,11 +17,11 @@ from typing import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 REPEATED_SECONDS: Final = 0.5
-"""Time in seconds after the first signal in which the same one counts as a copy of it: `timeout` of coreutils, for
+"""Time in seconds after the first signal within which the same signal counts as a copy: `timeout` of coreutils, for
 example, signals its child and then the child's process group.
 """
 KILLED: Final = 128
-"""Added to a signal's number, this is the exit code of a process that the signal has ended, in shells and in Java."""
+"""The exit code of a process that a signal has ended is this plus the signal's number, in shells and in Java."""
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -100,8 +100,8 @@ def stopping(start: Callable[[], None], grace_seconds: float | None = None) -> I
     """Context manager: call `start` on the first signal within the block. It is called in the main thread, at any
     point. If the block has not ended `grace_seconds` later, GraceExpired is raised in it; None for no limit.
 
-    A second signal raises KeyboardInterrupt, unless it is the same within REPEATED_SECONDS. Use this only in the main
-    thread.
+    A second signal raises KeyboardInterrupt, unless it is a copy of the first one (REPEATED_SECONDS). Use this only in
+    the main thread.
     """
     stop = GracefulShutdown(start, grace_seconds)
     with _handling(stop.receive, heeded_signals()):

@@ -1,6 +1,6 @@
 """The load of producer-perf-test: sends records and measures their latencies, with little work per record.
 
-The records of a batch are acknowledged together, so one callback for consecutive records in a batch records the time.
+The records of a batch are acknowledged together, so one callback notes the time for consecutive records of a batch.
 The sending thread adds up the latencies, so that no lock is needed and neither thread waits for the other.
 """
 
