@@ -45,7 +45,7 @@ class GracefulShutdown:
 
     Args:
         start: called on the first signal; makes the command end.
-        grace_seconds: time in seconds after the signal after which GraceExpired is raised; None for no limit.
+        grace_seconds: time in seconds from the signal until GraceExpired is raised; None for no limit.
     """
 
     def __init__(self, start: Callable[[], None], grace_seconds: float | None = None) -> None:

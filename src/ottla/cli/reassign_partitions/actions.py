@@ -53,8 +53,8 @@ def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Set the throttles, and start the reassignments and log directory moves in the file. Returns when they have
-    started.
+    """Set the requested throttles, and start the reassignments and log directory moves in the file. Returns when they
+    have started.
 
     Raises a KafkaError if other reassignments are active and `--additional` is not set, if a partition or broker does
     not exist, or if a reassignment or move cannot be started.

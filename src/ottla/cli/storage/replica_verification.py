@@ -194,8 +194,8 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--time MS",
-            "where to start: at the first record from a time in milliseconds since 1970 on, -1: at the latest offset, "
-            "-2: at the earliest",
+            "where to start: at the first record at or after a time in milliseconds since 1970; -1: at the latest "
+            "offset; -2: at the earliest",
             int,
             default=LATEST_TIMESTAMP,
         ),
