@@ -122,8 +122,8 @@ class TransactionsAdmin(AdminDriver):
         errors: Errors | None = None,
     ) -> list[TransactionListing]:
         """Return the transactional ids that `broker_ids` (None: all brokers) coordinate, filtered by producer id,
-        state, minimum age of the transaction in milliseconds, and regular expression. Ids without a transaction have
-        any age.
+        state, minimum age of the transaction in milliseconds, and regular expression. Ids without a
+        transaction match every age.
 
         The keys of `errors` are broker ids.
         """
