@@ -177,9 +177,9 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         """Poll, but return the records as columns in Arrow's layout instead of one object per record.
 
         Returns about 16 MiB of a partition at most; the next call returns more. Deserializers and interceptors are not
-        used. `headers`: whether the columns include the headers of the records. `until`: end
-        offsets of partitions; only records before them are returned. Once all of these are returned, the position is
-        the end offset, or higher if the fetched data has no records after them.
+        used. `headers`: whether the columns include the headers of the records. `until`: end offsets of partitions;
+        only records before them are returned. Once all of these are returned, the position is the end offset, or
+        higher if the fetched data has no records after them.
         """
         ends = until or {}
         self._enter()
