@@ -1,8 +1,8 @@
 """The subscription and the state of assigned partitions, like Kafka's `SubscriptionState`.
 
 The event loop changes the assignment, but only while the application is waiting in a call. Between calls, `position`
-belongs to the application's thread, which advances it as it returns records. `fetch_from` belongs to the event loop,
-which fetches ahead.
+belongs to the application's thread, which advances it as poll() returns records. `fetch_from` belongs to the event
+loop, which fetches ahead.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.net.client.sasl_login import Login
 
 SOFTWARE: Final = ("ottla", __version__)
-"""The name and version of the client software, which it sends to brokers (KIP-511)."""
+"""The name and version of the client software, which clients send to brokers (KIP-511)."""
 
 
 class BrokerConnection:

@@ -1,8 +1,8 @@
 """Client telemetry (KIP-714, `enable.metrics.push`): sends the client's metrics to the cluster. Kafka's
 `ClientTelemetryReporter`.
 
-A broker responds with the prefixes of the names of the metrics to push (usually none) and the interval. If the cluster
-does not support telemetry, there is no further request. Not thread-safe: event loop only.
+The client requests its subscription from a broker: the prefixes of the names of the metrics to push (usually none), and
+the interval. If the cluster does not support telemetry, there is no further request. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
