@@ -1,7 +1,7 @@
 """Decoding of the acquired records of one partition in a share fetch response. Kafka's `ShareCompletedFetch`.
 
-A response contains whole batches, of which only the acquired records belong to this member. Decoding
-happens in the caller's thread.
+A response contains whole batches, of which only the acquired records belong to this member. Decoding happens
+in the caller's thread.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class InFlightRecords:
         """The results of renewals: source, offsets, and whether the locks were renewed."""
 
     def add(self, source: Source, records: Iterable[ShareConsumerRecord], acknowledged: dict[int, int]) -> None:
-        """Add records that poll() returns, and acknowledgements by the consumer itself (of gaps, and of
-        records that cannot be decoded).
+        """Add records that poll() returns, and acknowledgements by the consumer itself (of gaps, and of records
+        that cannot be decoded).
         """
         self._records.setdefault(source, {}).update((record.offset, record) for record in records)
         if acknowledged:

@@ -1,8 +1,8 @@
 """Share fetches and acknowledgements: the requests of share sessions. Kafka's `ShareConsumeRequestManager`.
 
-One request at a time is in flight to each broker, because each contains the next epoch of the session. Fetches
-start only while the application polls, because the acquisition locks of the records start at once. Acknowledgements are
-sent with the next fetch, or in a separate request if there is no fetch or one of them renews a lock. Event loop only.
+One request at a time is in flight to each broker, because each contains the next epoch of the session. Fetches start
+only while the application polls, because the acquisition locks of the records start at once. Acknowledgements are sent
+with the next fetch, or in a separate request if there is no fetch or one of them renews a lock. Event loop only.
 """
 
 from __future__ import annotations
