@@ -145,7 +145,7 @@ class TracingConsumerInterceptor(ConsumerInterceptor):
 
 
 def context_of(record: ConsumerRecord) -> otel_context.Context:
-    """Return the trace context in a record's headers; without one, by default, an empty context."""
+    """Return the trace context in a record's headers; with the default propagators, an empty one if there is none."""
     return propagate.extract(tuple(record.headers or ()), getter=GETTER)
 
 

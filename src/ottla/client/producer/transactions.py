@@ -113,7 +113,9 @@ class Transactions:
         self.id: str = str(config.transactional_id)
         self.state: State = State.NEW
         self.newer: bool = False
-        """Whether the cluster has `transaction.version` 2 or above, so that brokers add partitions implicitly."""
+        """Whether `transaction.version` was 2 or above when the epoch was requested, so that brokers add partitions
+        implicitly.
+        """
         self._config = config
         self._connections = connections
         self._metadata = metadata
@@ -263,7 +265,7 @@ class Transactions:
 
     def may_send(self, tp: TopicPartition) -> bool:
         """Return whether a batch of this partition may be sent now. If the partition has to be added to the transaction
-        first, start that.
+        first, start to add it.
         """
         if self.state not in (State.OPEN, State.ENDING):
             return False

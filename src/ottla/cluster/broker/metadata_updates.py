@@ -64,7 +64,7 @@ class ControllerRequestHandler:
         self._initialized.set()
 
     async def wait_initialized(self) -> None:
-        """Wait until this broker has received the cluster's topics.
+        """Wait until this broker has received or read the cluster's topics.
 
         After `INITIALIZATION_SECONDS`, stop waiting and let clients' requests be processed without them.
         """

@@ -98,7 +98,9 @@ class PartitionReassignments:
         return after
 
     async def complete_finished(self) -> None:
-        """If this broker is the controller, complete the reassignments for which `complete` returns a state."""
+        """If this broker is the controller, complete the reassignments for which `reassignment_rules.complete` returns
+        a state.
+        """
         if not self._context.is_active:
             return
         async with self._context.exclusive():

@@ -1,7 +1,7 @@
 """Paths and values of znodes, as Kafka 0.8 to 3.9 use them in ZooKeeper. Kafka's `ZkData`.
 
-Only `/cluster/secret` is Ottla's own. Some values are in other modules: those of delegation tokens in `token_znodes`,
-of registrations in `store_reader`, of `/controller` in `election`, and of `/cluster/id` in `lifecycle`.
+Of the paths, only `/cluster/secret` is Ottla's own. Some values are in other modules: those of delegation tokens in
+`token_znodes`, of registrations in `store_reader`, of `/controller` in `election`, and of `/cluster/id` in `lifecycle`.
 """
 
 from __future__ import annotations
