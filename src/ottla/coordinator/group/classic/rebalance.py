@@ -30,7 +30,7 @@ MAX_LISTED: Final = 5
 
 
 class ClassicRebalance:
-    """The rebalances of all classic groups of one coordinator."""
+    """The rebalances of all classic groups of one coordinator shard."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
@@ -157,7 +157,7 @@ class ClassicRebalance:
                 group.touch(member, now)
 
     def report(self, group: ClassicGroup) -> None:
-        """Log which members a rebalance waits for, once. Kafka's protocol does not report them."""
+        """Log which members a rebalance waits for, if there are any. Kafka's protocol does not report them."""
         group.report_at = NEVER
         seconds = self._clock.monotonic() - group.rebalance_began
         if group.state is ClassicGroupState.COMPLETING and group.leader is not None:

@@ -1,5 +1,5 @@
-"""The cluster's topics as modern groups need them: ids and partition counts by name, and a hash whose change requires a
-new assignment.
+"""The cluster's topics as modern groups need them: the ids and partition counts of named topics, and a hash whose
+change requires a new assignment.
 """
 
 from __future__ import annotations

@@ -80,6 +80,6 @@ def bounds(name: str, broker: Mapping[str, int]) -> tuple[int, float]:
 
 
 def maximum(name: str) -> str:
-    """Return the name of the broker config that is the maximum of a group config."""
+    """Return the name of the broker config for the maximum of a group config. Not all of them have one."""
     kind, _, option = name.partition(".")
     return MAXIMA.get(name, f"group.{kind}.max.{option}")
