@@ -75,7 +75,7 @@ class PendingJoin(NamedTuple):
 
 
 class ClassicGroups:
-    """Handles the requests to classic groups of one coordinator shard. `by_id` holds its groups of all types."""
+    """Handles the requests to the classic groups of one coordinator. `by_id` holds its groups of all types."""
 
     def __init__(
         self,

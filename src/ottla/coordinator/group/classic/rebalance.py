@@ -30,7 +30,7 @@ MAX_LISTED: Final = 5
 
 
 class ClassicRebalance:
-    """The rebalances of all classic groups of one coordinator shard."""
+    """The rebalances of all classic groups of one coordinator."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
