@@ -1,7 +1,7 @@
 """The state of members of consumer and streams groups that is not in the log.
 
-It consists of their timers, which start again when another broker becomes the coordinator, and the assignments that
-they last reported.
+It consists of their timers, which start again when a broker loads the group, and the assignments that they last
+reported.
 """
 
 from __future__ import annotations
