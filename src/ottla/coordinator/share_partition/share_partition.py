@@ -146,7 +146,10 @@ class SharePartition:
         return self.runs(taken)
 
     def archive(self, first: int, last: int) -> list[int]:
-        """Archive the available records from offset `first` to `last`, which must not be delivered, up to the limit."""
+        """Archive the available records from offset `first` to `last`, which must not be delivered.
+
+        Stop if there are already `max_records`.
+        """
         archived = []
         for offset in range(max(first, self.start), last + 1):
             if not self._ensure_slot(offset):

@@ -225,7 +225,7 @@ class TransactionRuntime(CoordinatorRuntime):
                 )
 
     def remove_expired(self) -> None:
-        """Remove transactional ids without an open transaction that were not used for `transactional.id.expiration.ms`."""
+        """Remove ids without an open transaction that have not been used for `transactional.id.expiration.ms`."""
         now, expiration = self._clock.now_ms(), self._config.transactional_id_expiration_ms
         for index in self.shards.indexes:
             ids = [t.id for t in self.by_id.values_in(index) if transactions.is_expired(t, now, expiration)]

@@ -145,7 +145,7 @@ def missing(
 
 
 def _owned_transaction(current: Transaction | None, producer: ProducerIdAndEpoch) -> Transaction:
-    """Return the transaction. Raises an error if there is none, for another producer, or while it is being completed."""
+    """Return `current`. Raises an error if it is None, has another producer id or epoch, or is being completed."""
     if current is None:
         raise errors.InvalidProducerIdMappingError
     if current.state in PREPARED:

@@ -115,7 +115,7 @@ class ModernGroups:
         self.configs = GroupConfigs(group_type, config, image)
 
     def may_assign(self, group: ModernGroup[Any, Any]) -> bool:
-        """Return whether the assignment interval has passed since the last target assignment, if its time is known."""
+        """Return whether the assignment interval has passed since the last assignment, or its time is unknown."""
         interval_ms = self.configs.assignment_interval_ms(group.id)
         if not group.assigned_at_ms or not interval_ms:
             return True

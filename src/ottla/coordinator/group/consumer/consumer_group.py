@@ -57,7 +57,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by group.instance.id."""
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """The ids of members by the partitions that they hold. A partition in it is not assigned to another member."""
+    """The ids of members by the partitions that they hold. Other members must wait for these partitions."""
     has_topics_record: bool = False
     """Whether the log has a ConsumerGroupPartitionMetadata record, which Kafka wrote before 4.1; the metadata hash has
     replaced it.

@@ -38,7 +38,6 @@ def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    """Return the record of a member's target assignment."""
     value = s.ShareGroupTargetAssignmentMemberValue(topic_partitions=_topics(target))
     return _of_member(s.TARGET_MEMBER_KEY, group_id, member_id, value)
 

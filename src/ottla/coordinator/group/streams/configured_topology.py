@@ -57,7 +57,6 @@ class ConfiguredSubtopology(NamedTuple):
     """A subtopology with the partition counts of its internal topics."""
 
     tasks: int
-    """The number of tasks."""
     is_stateful: bool
     sizes: Mapping[str, int]
     """Numbers of partitions of the internal topics, by name."""

@@ -115,7 +115,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     assignor_configs: Mapping[str, str] = field(default_factory=dict)
     """The configs of the assignor for the current epoch, by Kafka's names."""
     active_owners: dict[TaskId, str] = field(default_factory=dict)
-    """The ids of members by their active tasks. An active task in it is not assigned to another member."""
+    """The ids of members by their active tasks. Other members must wait to get these as active tasks."""
     copy_owners: dict[TaskId, frozenset[str]] = field(default_factory=dict)
     """The ids of the members that have each task as a standby or warm-up task."""
 

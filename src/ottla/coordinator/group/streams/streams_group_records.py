@@ -72,7 +72,6 @@ def member_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Tasks) -> CoordinatorRecord:
-    """Return the record of a member's target assignment."""
     value = r.StreamsGroupTargetAssignmentMemberValue(
         active_tasks=to_message(r.TargetTaskIds, target, TaskRole.ACTIVE),
         standby_tasks=to_message(r.TargetTaskIds, target, TaskRole.STANDBY),
