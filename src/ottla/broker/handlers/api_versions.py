@@ -23,7 +23,10 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Return the supported APIs. Store the name and version of the client's software (KIP-511)."""
+    """Return the supported APIs and features.
+
+    From version 3 on, store the name and version of the client's software (KIP-511).
+    """
     if context.version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):

@@ -37,7 +37,7 @@ class Lines(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Lines:
-        """Create the rules from the values of `--property`; the defaults are those of Kafka's LineMessageReader."""
+        """Create the rules from properties such as `parse.key`; the defaults are those of Kafka's LineMessageReader."""
         return cls(
             boolean(values.get("parse.key")),
             unescape(values.get("key.separator", "\t")),
@@ -50,8 +50,8 @@ class Lines(NamedTuple):
         )
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return the key, the value and the headers of a line, which has the number `number`. Raises ConfigurationError
-        if a separator is missing, unless `ignore_error` is set.
+        """Return the key, the value and the headers of line `number`. Raises ConfigurationError if a separator is
+        missing, unless `ignore_error` is set.
         """
         headers: list[tuple[str, bytes | None]] = []
         if self.parse_headers:
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Failures:
-    """Counts failed records, and prints each of the first MAX_ERRORS errors when it occurs: the input may never end."""
+    """Counts errors, and prints each of the first MAX_ERRORS when it occurs, because the input may never end."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -147,7 +147,6 @@ def _prompted(source: BinaryIO, interactive: bool) -> Iterable[bytes]:
 
 
 def _reader(args: argparse.Namespace) -> LineReader:
-    """Return the reader that parses lines. Raises ConfigurationError if it cannot be created."""
     values = dict(properties.load(args.reader_config)) if args.reader_config else {}
     values.update(properties.override(text) for text in args.property)
     if args.line_reader is None or args.line_reader.rpartition(".")[2] == DEFAULT_READER:

@@ -55,13 +55,13 @@ SHOWN_REASONS: Final = 3
 """Maximum number of different errors that the warning about unreachable brokers lists."""
 
 DATA: Final = "data"
-"""The purpose of connections for all requests except fetches and those to coordinators."""
+"""The purpose of connections for all requests that have no other purpose."""
 FETCH: Final = "fetch"
-"""The purpose of connections for fetches. They have their own because a broker handles the requests of a connection one
-after the other, and a fetch may wait for data.
+"""The purpose of connections for fetches, and for the acknowledgements of share consumers. Fetches have separate
+connections because a broker handles the requests of a connection one after the other, and a fetch may wait for data.
 """
 GROUP: Final = "group"
-"""The purpose of connections to group and transaction coordinators. They have their own because JoinGroup may wait for
+"""The purpose of connections to group and transaction coordinators. They are separate because JoinGroup may wait for
 minutes, and because heartbeats must not wait behind fetches.
 """
 
@@ -267,7 +267,7 @@ class Connections:
     async def connect(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
         """Return a ready connection to a broker; open one if there is none, after the backoff of a failed attempt.
 
-        Raises BrokerConnectionError if the broker is unreachable or unknown, errors of authentication, and
+        Raises BrokerConnectionError if the broker is unreachable or unknown, errors of the handshake, and
         IllegalStateError after `close`.
         """
         connection = self.ready(node_id, purpose)

@@ -41,8 +41,8 @@ class DynamicConfigStore:
         self._notifications = ChangeNotifications(store, [znodes.CONFIG_CHANGES])
         self._listener = ChangeListener("dynamic configs", self._read_notifications)
         self._lock = asyncio.Lock()
-        """Held while configs are read and applied, or read and replaced, so that no older value is applied after a
-        newer one, and no change is based on a value that has been replaced."""
+        """Held after the start while configs are read and applied, or read and replaced, so that no older value is
+        applied after a newer one, and no change is based on a value that has been replaced."""
 
     async def start(self) -> None:
         """Read the configs of all entities except topics, and apply changes from now on."""

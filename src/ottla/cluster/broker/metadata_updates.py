@@ -52,8 +52,8 @@ class ControllerRequestHandler:
         self._broker_id = broker_id
         self._initialized = asyncio.Event()
         self.is_initialized = False
-        """Whether this broker has received the cluster's topics, or no longer waits for them. Until then, clients'
-        requests have to wait.
+        """Whether this broker has received or read the cluster's topics, or no longer waits for them. Until then,
+        clients' requests have to wait.
         """
         self._lock = asyncio.Lock()
         """Serializes UpdateMetadata requests in the order of their arrival, even if one has to wait for the store."""
@@ -64,7 +64,7 @@ class ControllerRequestHandler:
         self._initialized.set()
 
     async def wait_initialized(self) -> None:
-        """Wait until this broker has received the cluster's topics.
+        """Wait until this broker has received or read the cluster's topics.
 
         After `INITIALIZATION_SECONDS`, stop waiting and let clients' requests be processed without them.
         """
@@ -89,7 +89,7 @@ class ControllerRequestHandler:
 
     async def verify(self, controller_epoch: int, broker_epoch: int) -> None:
         """Raise the errors of `check`, and StaleControllerEpochError if the epoch is more than MAX_MISSED_EPOCHS ahead
-        and higher than the one in the store.
+        and the store has none that is as high.
 
         If an epoch that is too high were accepted, all later requests of the real controller would be rejected.
         """
@@ -241,7 +241,7 @@ def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[Up
 
 
 def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImage:
-    """Replace the states of a topic's partitions with those in `images` that are newer, and add missing partitions.
+    """Return the topic with those states in `images` that are newer than its own, and with missing partitions added.
 
     If a state is as old as the current one, only its failed replicas are taken. Return the same object if nothing
     changes.

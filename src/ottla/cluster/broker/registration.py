@@ -1,8 +1,9 @@
 """The registration of this broker, a znode below `/brokers/ids`, and the generation of broker ids.
 
 The znode is ephemeral: it is deleted with the session, and created again with the next one. If the id is registered
-already, that may be an earlier run of this broker, so registration waits until its session must have expired. In
-ZooKeeper, the session is ended at once if the earlier run used the same log directory (see `stale_session`).
+already, that may be an earlier run of this broker, so registration waits until its znode is deleted, at most until its
+session must have expired. In ZooKeeper, the session is ended at once if the earlier run used the same log directory
+(see `stale_session`).
 """
 
 from __future__ import annotations

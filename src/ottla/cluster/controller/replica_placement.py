@@ -35,7 +35,7 @@ def check_collision(name: str, existing: Collection[str]) -> None:
 def assign_replicas(
     partitions: int, replication_factor: int, racks: Mapping[int, str | None], first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Spread replicas over brokers and racks.
+    """Return the replicas of each partition, spread over brokers and racks.
 
     Leaders are placed round-robin. The followers come after the leader, with a gap that grows with each round.
 

@@ -1,8 +1,8 @@
 """Membership in a classic group: joining, heartbeats, leaving. Kafka's `ConsumerCoordinator`.
 
-A rebalance advances while the application is in poll(), because its listener has to be called; heartbeats are sent by
-the event loop. A member whose application does not call poll() for max.poll.interval.ms leaves the group; a static
-member only stops its heartbeats.
+A rebalance begins and ends while the application is in poll(), because the listener has to be called. In between,
+requests and heartbeats are sent in the background. A member whose application does not call poll() for
+max.poll.interval.ms leaves the group; a static member only stops its heartbeats.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class ClassicMembership(Membership):
         self.poll_trigger.set()
 
     def metadata_changed(self) -> None:
-        """Start a rebalance if the number of partitions of a topic has changed. Only the group's leader does so."""
+        """Let the next poll start a rebalance if this member is the leader, and the number of partitions of a topic has
+        changed. Deleted topics do not count.
+        """
         if self._assigned_counts is None or self.needs_join:
             return
         cluster = self.metadata.cluster
@@ -142,8 +144,8 @@ class ClassicMembership(Membership):
             self.rejoin("the partitions of the topics have changed")
 
     async def join_if_needed(self, deadline: float) -> bool:
-        """Join until there is an assignment. Return False at the deadline; joining then continues in the background,
-        and the next poll checks it.
+        """Join until there is an assignment. Return False at the deadline; a join in progress continues in the
+        background, and the next poll takes its result.
         """
         while self.has_work or self._joining is not None:
             self._raise_error()
@@ -308,8 +310,8 @@ class ClassicMembership(Membership):
         return protocol.assignments(decided)
 
     async def _adopt_assignment(self, assigned: set[TopicPartition]) -> None:
-        """Replace the owned partitions with an assignment, and call the listener. A cooperative member that revokes
-        partitions joins again.
+        """Replace the owned partitions with an assignment, unless they were lost in the meantime, and call the
+        listener. A cooperative member that revokes partitions joins again.
         """
         owned = set(self.subscription.partitions)
         revoked, added = owned - assigned, assigned - owned
@@ -343,8 +345,8 @@ class ClassicMembership(Membership):
             self._heartbeats = None
 
     async def _heartbeat_loop(self) -> None:
-        """Send heartbeats until poll() has not been called for max.poll.interval.ms, or the member is no longer in the
-        group.
+        """Send heartbeats until poll() has not been called for max.poll.interval.ms, the session has expired, or the
+        coordinator responds with an error after which they cannot continue.
         """
         session = self.config.session_timeout_ms / 1000
         last_response = time.monotonic()

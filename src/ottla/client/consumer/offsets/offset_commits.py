@@ -47,8 +47,8 @@ class OffsetCommits:
         self.next_due = time.monotonic() + self._interval
         self._in_flight: set[asyncio.Task[None]] = set()
         self.callbacks: deque[Callable[[], Any]] = deque()
-        """The callbacks of completed commits and their interceptors, in order. The next poll, synchronous commit or
-        close calls them.
+        """The pending calls of commit callbacks and interceptors, in the order in which the commits ended. The next
+        poll, successful synchronous commit or close makes them.
         """
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -65,8 +65,8 @@ class OffsetCommits:
         return self.automatic and time.monotonic() >= self.next_due
 
     def make_due(self) -> None:
-        """If an automatic commit is due, start it, unless another commit is in flight or the coordinator would reject
-        it.
+        """If an automatic commit is due, start it, unless there is no position to commit, another commit is in flight
+        or the coordinator would reject it.
         """
         if self.is_due:
             self.next_due = time.monotonic() + self._interval
@@ -103,7 +103,9 @@ class OffsetCommits:
         await self.run_callbacks()
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        """Commit in the background, without retries. `run_callbacks` calls `callback(offsets, error)` later."""
+        """Commit in the background, without retries. `run_callbacks` later calls `callback` (None:
+        default_offset_commit_callback) with (offsets, error).
+        """
         self._start(offsets, callback, lambda error: self._asynchronous_ended(offsets, error))
 
     def _asynchronous_ended(self, offsets: Offsets, error: BaseException | None) -> None:
@@ -153,9 +155,7 @@ class OffsetCommits:
             await run_at_caller(self.callbacks.popleft())
 
     async def before_revoke(self) -> None:
-        """Commit the positions before partitions are revoked, if auto commit is enabled. The group waits for this
-        member meanwhile.
-        """
+        """Commit the positions before partitions are revoked, if auto commit is enabled."""
         if self.automatic:
             await self._commit_quietly(time.monotonic() + min(self._rebalance_timeout, self._api_timeout))
 
