@@ -71,7 +71,7 @@ class RemoteLogConfig(
         **dict.fromkeys(("remote.log.manager.copy.quota.", "remote.log.manager.fetch.quota."), RATES),
         "remote.log.manager.thread.pool.size": THREADS,
         "remote.log.manager.follower.thread.pool.size": THREADS,
-        "remote.log.manager.task.retry.jitter": THREADS,
+        "remote.log.manager.task.retry.jitter": "the delay before a retry varies by a fixed part",
     },
 ):
     """The brokers' options of tiered storage."""

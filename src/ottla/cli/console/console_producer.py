@@ -40,11 +40,11 @@ class Lines(NamedTuple):
         """Create the rules from properties such as `parse.key`; the defaults are those of Kafka's LineMessageReader."""
         return cls(
             boolean(values.get("parse.key")),
-            unescape(values.get("key.separator", "\t")),
+            _separator(values, "key.separator", "\t"),
             boolean(values.get("parse.headers")),
-            unescape(values.get("headers.delimiter", "\t")),
-            unescape(values.get("headers.separator", ",")),
-            unescape(values.get("headers.key.separator", ":")),
+            _separator(values, "headers.delimiter", "\t"),
+            _separator(values, "headers.separator", ","),
+            _separator(values, "headers.key.separator", ":"),
             values["null.marker"].encode() if "null.marker" in values else None,
             boolean(values.get("ignore.error")),
         )
@@ -58,7 +58,10 @@ class Lines(NamedTuple):
             text, line = self._split(line, self.headers_delimiter, "headers", number)
             for pair in (text or b"").split(self.headers_separator) if text else []:
                 name, value = self._split(pair, self.header_key_separator, "header key", number)
-                headers.append(((name or b"").decode(), self._null(value)))
+                try:
+                    headers.append(((name or b"").decode(), self._null(value)))
+                except UnicodeDecodeError:
+                    raise ConfigurationError(f"The name of a header on line number {number} is not UTF-8") from None
         key: bytes | None = None
         if self.parse_key:
             key, line = self._split(line, self.key_separator, "key", number)
@@ -76,6 +79,13 @@ class Lines(NamedTuple):
 
     def _null(self, data: bytes | None) -> bytes | None:
         return None if data == self.null_marker and self.null_marker is not None else data
+
+
+def _separator(values: dict[str, str], name: str, default: str) -> bytes:
+    separator = unescape(values.get(name, default))
+    if not separator:
+        raise ConfigurationError(f"{name}: an empty separator is not allowed")
+    return separator
 
 
 class LineReader(Protocol):

@@ -97,7 +97,10 @@ def read_plan(file: str, text: str, groups: Sequence[str]) -> Plan:
     """
     plan: Plan = {}
     reader = csv.reader(text.splitlines())
-    rows = [(reader.line_num, row) for row in reader if row]
+    try:
+        rows = [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise ConfigurationError(f"{file}: line {reader.line_num}: {error}") from None
     alone = len(groups) == 1 and bool(rows) and len(rows[0][1]) == 3
     for number, row in rows:
         group, *fields = [groups[0], *row] if alone else row

@@ -241,8 +241,7 @@ class AdminDriver:
 
         A step that times out, such as a metadata refresh after request.timeout.ms, is retried without that limit. If
         the time limit of the whole call ends before the next attempt succeeds, KafkaTimeoutError is raised with the
-        last failure, if any, as its cause. A quota violation whose throttle time ends after that limit is raised
-        unchanged.
+        last failure, if any, as its cause; if that was a quota violation, it is raised itself.
         """
         limit = self.seconds(timeout_ms)
         began = time.monotonic()
@@ -256,6 +255,8 @@ class AdminDriver:
             except errors.KafkaTimeoutError as error:
                 last = error.__cause__ if isinstance(error.__cause__, errors.KafkaError) else error
             except TimeoutError:
+                if last is not None and getattr(last, "throttled", 0.0):
+                    raise last from None
                 last = last or self.metadata.error
                 raise _timed_out(limit, last, self.connections.slow_reason) from last
             except errors.KafkaError as error:

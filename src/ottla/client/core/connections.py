@@ -99,6 +99,8 @@ class Connections:
         """Whether `send_any` uses only the bootstrap servers: since a rebootstrap, until one of them has responded."""
         self._bootstrap_is_resolved = config.client_dns_lookup == "use_all_dns_ips"
         self._ready: dict[tuple[int, str], BrokerConnection] = {}
+        self._replaced: set[BrokerConnection] = set()
+        """The connections that get no new requests because their sessions expire soon."""
         self._connecting: dict[tuple[int, str], asyncio.Task[BrokerConnection]] = {}
         self._reconnects: dict[int, ReconnectState] = {}
         self._backoff = ExponentialBackoff(
@@ -352,11 +354,15 @@ class Connections:
             if connection.channel.in_flight and loop.time() < latest:
                 loop.call_later(REPLACING_STEP * lifetime, replace)
             elif self._ready.get(key) is connection:
-                del self._ready[key]
+                self._replaced.add(self._ready.pop(key))
+
+        def expire() -> None:
+            self._replaced.discard(connection)
+            connection.channel.close(ended)
 
         loop.call_later(FIRST_REPLACED * lifetime, replace)
         ended = errors.BrokerConnectionError("the connection was replaced because its authenticated session expires")
-        loop.call_later(lifetime, connection.channel.close, ended)
+        loop.call_later(lifetime, expire)
 
     def _on_close(self, channel: Channel) -> None:
         if channel.was_connected:
@@ -405,9 +411,10 @@ class Connections:
         for task in connecting:
             task.cancel()
         await asyncio.gather(*connecting, return_exceptions=True)
-        for connection in self._ready.values():
+        for connection in (*self._ready.values(), *self._replaced):
             connection.channel.close(errors.IllegalStateError("the client is closed"))
         self._ready.clear()
+        self._replaced.clear()
 
 
 def _bootstrap_nodes(servers: Iterable[tuple[str, int]]) -> dict[int, Node]:

@@ -93,7 +93,7 @@ class Cluster:
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
         """Return a partition, or None if it is unknown."""
         partitions = self.partitions_of(tp.topic)
-        if tp.partition < len(partitions) and partitions[tp.partition].partition == tp.partition:
+        if 0 <= tp.partition < len(partitions) and partitions[tp.partition].partition == tp.partition:
             return partitions[tp.partition]
         return next((p for p in partitions if p.partition == tp.partition), None)
 

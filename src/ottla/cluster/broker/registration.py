@@ -20,7 +20,15 @@ from ottla.cluster.image.cluster_image import BrokerImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store import znodes
 from ottla.cluster.store.change_notifications import failures_log
-from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError, Set
+from ottla.cluster.store.metadata_store import (
+    BadVersionError,
+    Create,
+    MetadataStore,
+    MetadataStoreError,
+    NodeExistsError,
+    NoNodeError,
+    Set,
+)
 from ottla.errors import StartupError
 
 log = logging.getLogger("ottla.cluster")
@@ -103,7 +111,11 @@ async def next_broker_id(store: MetadataStore, above: int) -> int:
     Kafka.
     """
     while True:
-        await store.multi([Set(znodes.SEQUENCE_IDS, b"")])
         node = await store.get(znodes.SEQUENCE_IDS)
-        if node is not None:
-            return above + node.version
+        if node is None:
+            raise NoNodeError(znodes.SEQUENCE_IDS)
+        try:
+            await store.multi([Set(znodes.SEQUENCE_IDS, b"", node.version)])
+        except BadVersionError:
+            continue  # another broker has this id
+        return above + node.version + 1

@@ -45,9 +45,8 @@ def assign_replicas(
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise errors.InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
     if not 1 <= replication_factor <= len(racks):
-        raise errors.InvalidReplicationFactorError(
-            f"replication factor {replication_factor} is larger than the number of available brokers, {len(racks)}"
-        )
+        limit = f"larger than the number of available brokers, {len(racks)}" if replication_factor > 0 else "below 1"
+        raise errors.InvalidReplicationFactorError(f"replication factor {replication_factor} is {limit}")
     ordered = _alternate_racks(racks)
     n = len(ordered)
     placed = []

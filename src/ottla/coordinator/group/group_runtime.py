@@ -169,6 +169,7 @@ class GroupRuntime(CoordinatorRuntime):
             raise to_client_error(error) from error
         transaction = OpenTransaction(self._log.index(group_id), producer.id)
         for record in new:
+            self.stats.on_offset(record.value)
             self._replay_pending(transaction, record.key, record.value)
         if committed is not None:
             await wait_committed(committed, self._append_seconds)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ottla import errors
 from ottla.client.consumer.group import consumer_protocol as protocol
-from ottla.client.consumer.group.assignors import Assignor, make_assignors
+from ottla.client.consumer.group.assignors import Assignor, MemberSubscription, make_assignors
 from ottla.client.consumer.group.membership import (
     LEAVE_SECONDS,
     NO_GENERATION,
@@ -271,9 +271,12 @@ class ClassicMembership(Membership):
     async def _sync_group(self, joined: JoinGroupResponse, deadline: float) -> bytes:
         assignments = []
         self._assigned_counts = None
-        if joined.leader == joined.member_id and not joined.skip_assignment:
-            decided = await self._assign_all(joined, deadline)
-            assignments = [SyncGroupRequestAssignment(member_id=m, assignment=data) for m, data in decided.items()]
+        if joined.leader == joined.member_id:
+            members = protocol.members(joined.members)
+            self._assigned_counts = await self._partition_counts(members, deadline)
+            if not joined.skip_assignment:
+                decided = self._assign_all(joined.protocol_name, members, self._assigned_counts)
+                assignments = [SyncGroupRequestAssignment(member_id=m, assignment=data) for m, data in decided.items()]
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -291,21 +294,24 @@ class ClassicMembership(Membership):
             raise group_error(response.error_code, self.group_id)
         return response.assignment
 
-    async def _assign_all(self, joined: JoinGroupResponse, deadline: float) -> dict[str, bytes]:
-        """Return the assignments of all members, as the leader of the group."""
-        assignor = next((a for a in self.assignors if a.name == joined.protocol_name), None)
-        if assignor is None:
-            raise errors.InconsistentGroupProtocolError(
-                f"the group has selected {joined.protocol_name!r}, which this member does not support"
-            )
-        members = protocol.members(joined.members)
+    async def _partition_counts(self, members: Mapping[str, MemberSubscription], deadline: float) -> dict[str, int]:
+        """Return the numbers of partitions of the topics that the members subscribe to; 0 for unknown topics."""
         topics = {topic for member in members.values() for topic in member.topics}
         self.metadata.add_topics(topics)
         if not all(self.metadata.cluster.partitions_of(topic) for topic in topics):
             await self.metadata.refresh(max(0.1, deadline - time.monotonic()))
         cluster = self.metadata.cluster
-        counts = {topic: len(cluster.partitions_of(topic)) for topic in topics}
-        self._assigned_counts = counts
+        return {topic: len(cluster.partitions_of(topic)) for topic in topics}
+
+    def _assign_all(
+        self, name: str | None, members: Mapping[str, MemberSubscription], counts: Mapping[str, int]
+    ) -> dict[str, bytes]:
+        """Return the assignments of all members, as the leader of the group."""
+        assignor = next((a for a in self.assignors if a.name == name), None)
+        if assignor is None:
+            raise errors.InconsistentGroupProtocolError(
+                f"the group has selected {name!r}, which this member does not support"
+            )
         decided = assignor.assign(members, {topic: count for topic, count in counts.items() if count})
         return protocol.assignments(decided)
 

@@ -97,6 +97,7 @@ class OffsetCommits:
         """Commit after the commits in flight, and wait for the result. After a success, run the callbacks of the
         earlier commits, and the interceptors.
         """
+        await self._let_earlier_commits_queue()
         await self.group_offsets.commit(offsets, deadline)
         await asyncio.sleep(0)  # lets commits that have just ended add their callbacks
         self._committed(offsets)
@@ -172,6 +173,7 @@ class OffsetCommits:
 
     async def _commit_quietly(self, deadline: float) -> None:
         offsets = self.consumed()
+        await self._let_earlier_commits_queue()
         try:
             await self.group_offsets.commit(offsets, deadline)
         except KafkaError as error:
@@ -184,6 +186,11 @@ class OffsetCommits:
             )
         else:
             self._committed(offsets)
+
+    async def _let_earlier_commits_queue(self) -> None:
+        """Let the tasks of asynchronous commits that have not run yet queue up, so that they are sent first."""
+        if self._in_flight:
+            await asyncio.sleep(0)
 
     def _committed(self, offsets: Offsets) -> None:
         if self.interceptors and offsets:
