@@ -120,9 +120,18 @@ class ControllerRequestHandler:
     async def _update_metadata(self, request: UpdateMetadataRequest) -> None:
         topics = self._cache.image.topics
         new = [name for name, _, _ in _topics(request) if name not in topics]
+        if not new:
+            await self._apply_metadata(request, {})
+            return
         paths = [znodes.config_topic(name) for name in new]
-        nodes = await store_reader.get_all(self._store, paths)
-        configs = {n: store_reader.configs_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
+        # A change of these configs that is notified now is applied after the topics have been added, or it would be
+        # ignored.
+        async with self._cache.configs_lock:
+            nodes = await store_reader.get_all(self._store, paths)
+            configs = {n: store_reader.configs_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
+            await self._apply_metadata(request, configs)
+
+    async def _apply_metadata(self, request: UpdateMetadataRequest, configs: Mapping[str, Mapping[str, str]]) -> None:
         ids = await self._ids(request)
         await self._apply(request, lambda image: with_metadata(image, request, configs, ids, self._broker_id))
 
