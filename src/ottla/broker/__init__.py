@@ -1,1 +1,1 @@
-"""The broker: how its parts are connected, the table of its APIs, and their handlers."""
+"""The broker: its server, request handlers, configs, quotas, security, sessions, monitoring and HTTP pages."""

@@ -1,9 +1,9 @@
 """The APIs that this broker supports. ApiVersions and the docs are derived from this table.
 
 All APIs of `protocol/apis.py` are supported, except CONTROLLER_APIS. The versions of an API are those of its message
-(`protocol/messages`), and the handler of API `Xy` is `handle` in `broker/handlers/xy.py`. A handler is imported at
-the first request, the messages of all APIs at the first ApiVersions request. Only APIs with special properties, such as
-limits or required authorization, have a row here.
+(`protocol/messages`) unless its row limits them, and the handler of API `Xy` is `handle` in `broker/handlers/xy.py`. A
+handler is imported at the first request, the messages of all APIs at the first ApiVersions request at the latest. Only
+APIs with special properties, such as limits or required authorization, have a row here.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 
 @functools.cache  # each new connection of a client requests it
 def advertised_apis(*, telemetry: bool, in_cluster: bool) -> tuple[tuple[ApiEntry, range], ...]:
-    """Return the APIs that ApiVersions lists, with the versions that clients may use.
+    """Return the APIs that ApiVersions lists, with their versions.
 
     As in Kafka, the APIs of client metrics are listed only if a class in `metric.reporters` receives the metrics
     (`telemetry`), and inter-broker APIs only in a cluster.

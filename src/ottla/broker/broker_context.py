@@ -72,7 +72,7 @@ class BrokerContext:
     """The secret with which the brokers of a cluster prove their membership; None for a standalone broker."""
 
     remote_log: RemoteLogManager | None = None
-    """None if `remote.log.storage.system.enable` is not set: there is no tiered storage."""
+    """None if `remote.log.storage.system.enable` is false: there is no tiered storage."""
 
     @property
     def in_cluster(self) -> bool:

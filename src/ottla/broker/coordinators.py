@@ -145,7 +145,7 @@ class Coordinators:
             await runtime.start()
 
     def close(self) -> None:
-        """Stop coordinating. Requests then fail with NotCoordinatorError."""
+        """Stop coordinating. Requests to the coordinators then fail with NotCoordinatorError."""
         self._closed = True
         if self._share_partitions is not None:
             self._share_partitions.close()

@@ -105,7 +105,7 @@ class Dispatch:
         """Call an interceptor instead of the handlers of all APIs; None: call the handlers again.
 
         An intercepted request is not split into parts. The interceptor is built into each API's handler when the API is
-        first requested, so a broker without one does no additional work per request.
+        next requested, so a broker without one does no additional work per request.
         """
         self._interceptor = interceptor
         self._apis.clear()

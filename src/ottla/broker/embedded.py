@@ -97,7 +97,7 @@ class Broker:
     `clock`: a clock that `advance_clock` moves, with the brokers' timers; by default the system clock.
 
     The constructor raises ConfigurationError if `brokers` is less than 1. `start` raises it for an invalid config, and
-    StartupError if a broker cannot start.
+    another KafkaError, such as StartupError, if a broker cannot start.
     """
 
     def __init__(
@@ -137,14 +137,14 @@ class Broker:
 
     @property
     def _node(self) -> BrokerNode | None:
-        """The first running broker."""
+        """The first running broker; None if there is none."""
         return next(iter(self._nodes.values()), None)
 
     @property
     def data_dir(self) -> Path:
         """The first log directory; with several brokers, the parent of their first log directories.
 
-        Raises IllegalStateError if the broker is not running.
+        Raises IllegalStateError before `start` and after `stop`.
         """
         if not self._configs:
             raise IllegalStateError("the broker is not running")
@@ -154,7 +154,7 @@ class Broker:
     def start(self) -> Self:
         """Start all brokers. Return when they serve clients.
 
-        Raises IllegalStateError if they have been started already.
+        Raises IllegalStateError if they have been started and `stop` has not been called since.
         """
         if self._thread is not None:
             raise IllegalStateError("the broker is already running")
@@ -186,7 +186,8 @@ class Broker:
             self._temporary = None
 
     def stop_broker(self, broker_id: int) -> None:
-        """Stop one of several brokers with a controlled shutdown. The others take over its partitions.
+        """Stop one of several brokers with a controlled shutdown. In-sync replicas on the others become the leaders of
+        its partitions.
 
         Raises ConfigurationError if it is not running.
         """
@@ -346,7 +347,7 @@ async def _leader(nodes: Mapping[int, BrokerNode], topic: str, partition: int) -
 
 
 async def _wait_gone(nodes: Mapping[int, BrokerNode], broker_id: int) -> None:
-    """Wait until the controller has replaced a broker that has stopped. `nodes`: the other brokers."""
+    """Wait until a stopped broker is neither alive nor a leader in the controller's image. `nodes`: the others."""
     async with asyncio.timeout(MOVE_SECONDS):
         while nodes and _knows((await _controller(nodes)).image, broker_id):  # noqa: ASYNC110
             await asyncio.sleep(RETRY_SECONDS)
@@ -360,7 +361,8 @@ def _knows(image: ClusterImage, broker_id: int) -> bool:
 async def move_leader(nodes: Mapping[int, BrokerNode], topic: str, partition: int, to: int | None) -> int:
     """Make another in-sync replica the preferred leader, and elect it. Return its broker id when all brokers know it.
 
-    Raises ConfigurationError if there is no other in-sync replica, or none on `to`.
+    Raises UnknownTopicOrPartitionError if the partition does not exist, and ConfigurationError if there is no other
+    in-sync replica, or none on `to`.
     """
     context, tp = await _controller(nodes), TopicPartition(topic, partition)
     before = _state(context, tp)
@@ -398,7 +400,7 @@ async def create_internal_topics(nodes: Mapping[int, BrokerNode]) -> None:
 
 
 async def _controller(nodes: Mapping[int, BrokerNode]) -> BrokerContext:
-    """Return the active controller, after its election if there is none yet."""
+    """Return the context of the active controller, after its election if there is none yet."""
     async with asyncio.timeout(MOVE_SECONDS):
         while True:
             for node in nodes.values():

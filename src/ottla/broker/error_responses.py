@@ -16,7 +16,8 @@ ERROR_FIELDS: Final = (*ERROR_CODES, "error_message")
 
 
 class errors_in:  # noqa: N801 - used as a statement
-    """Context manager that catches a KafkaError of its block, and stores its code and message in a result.
+    """Context manager that catches a KafkaError of its block, and stores it in a result: the code and, if the result
+    has a field for it, the message.
 
     with errors_in(result):
         await alter(resource)
@@ -44,11 +45,11 @@ class errors_in:  # noqa: N801 - used as a statement
 def error_response(
     name: str, response: type[Response], request: Request[Any], version: int, error: errors.KafkaError
 ) -> Response:
-    """Return a response with the error at its top level or, if it has no field for it there, in one item for each item
-    of the request.
+    """Return a response with the error at its top level or, if there is no field for an error there, in one item for
+    each item of the request.
 
-    Items identify those of the request (topic, partition, group). Raises CloseConnectionError if
-    this version of the response has no field for an error. Equivalent of `getErrorResponse` in Kafka's requests.
+    Items identify those of the request (topic, partition, group). Raises CloseConnectionError if this version of the
+    response has no field for an error. Equivalent of `getErrorResponse` in Kafka's requests.
     """
     fields = [field for field in response.FIELDS if field.in_version(version)]
     has_error = any(field.name == "error_code" for field in fields)
@@ -58,10 +59,10 @@ def error_response(
 
 
 def _with_error(made: type[Any], source: Any, version: int, error: errors.KafkaError) -> Any:
-    """Return a structure of type `made` with the error. Its other fields are copied from `source`, the item of the
-    request.
+    """Return a structure of type `made` with the error. The fields that identify the item are copied from `source`, the
+    item of the request.
 
-    `source` may also be the name or number of the item: it is then the value of the first other field.
+    `source` may also be None, or the name or number of the item, which is then the value of the first other field.
     """
     values: dict[str, Any] = {}
     is_first = True
@@ -84,7 +85,8 @@ def _identity(source: Any, name: str, is_first: bool) -> dict[str, Any]:
     """Return a field of the response's item, by its name, with the value that the request's item has for it; an empty
     dictionary if it has none.
 
-    The value comes from the request's field of the same name or, for the first field, from the request's field `name`.
+    The value comes from the field of the same name or, for the first field, from the field `name`. An item without
+    fields, such as a name or number, is itself the value of the first field.
     """
     if isinstance(source, Struct):
         if hasattr(source, name):
@@ -100,8 +102,8 @@ def _has_errors(field: Field, version: int) -> bool:
 
 
 def _items(source: Any, field: Field, version: int) -> Iterator[Any]:
-    """Return the request's items that an array of the response must contain: those of the request's array with the same
-    name or, if there is none, those of all its arrays.
+    """Yield the request's items that an array of the response must contain: those of the request's array with the same
+    name or, if there is none, those of all its arrays. An item that only groups others is replaced by them.
     """
     if not isinstance(source, Struct):
         return
@@ -115,7 +117,7 @@ def _items(source: Any, field: Field, version: int) -> Iterator[Any]:
 
 
 def _is_only_a_group(item: Any, made: type[Struct], version: int) -> bool:
-    """Return whether an item of the request has no field in common with the response's item, but only an array with the
+    """Return whether an item of the request has no field in common with the response's item, but an array with the
     actual items, such as the directories of AlterReplicaLogDirs.
     """
     if not isinstance(item, Struct) or not any(isinstance(f.element, StructType) for f in item.FIELDS):

@@ -47,7 +47,7 @@ class MultiBrokerNode:
     async def start(self) -> None:
         """Start all brokers, and return when they serve clients, or when `stop` is called.
 
-        If one cannot start, stop the other brokers and raise StartupError.
+        If one cannot start, stop the other brokers and raise its error, usually StartupError.
         """
         starting = asyncio.gather(*(broker.start() for broker in self._brokers))
         try:
@@ -100,7 +100,10 @@ class _Process:
         self._socket: socket.socket | None = None
 
     async def start(self) -> str:
-        """Start the process, and return the broker's addresses when it is ready. Raises StartupError if it fails."""
+        """Start the process, and return the broker's addresses when it is ready.
+
+        Raises StartupError if the broker ends before that, and OSError if its process cannot be created.
+        """
         own, theirs = socket.socketpair()
         with theirs:
             self._close_socket()
@@ -210,7 +213,7 @@ class Parent:
 def parent() -> Parent | None:
     """Return the connection to the parent process; None if this broker is not part of a node of several brokers.
 
-    Removes its environment variable, so a second call returns None.
+    Removes `SOCKET_VARIABLE` from the environment, so a second call returns None.
     """
     descriptor = os.environ.pop(SOCKET_VARIABLE, None)
     return None if descriptor is None else Parent(int(descriptor))

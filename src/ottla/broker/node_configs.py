@@ -1,8 +1,8 @@
-"""The configs of the brokers of one node, derived from one properties file. `ottla.brokers` is their number.
+"""The configs of the brokers of one node, derived from one properties file. `ottla.brokers` is the number of brokers.
 
 | config | value for broker N, counted from 0 |
 |---|---|
-| `broker.id` | the configured id plus N |
+| `broker.id` | the configured id, by default 0, plus N |
 | `listeners`, `advertised.listeners`, `ottla.http.listener` | each port plus N; port 0 stays 0 |
 | `log.dirs` | a directory `broker-ID` below each |
 | `broker.rack` | the machine's name, so that replicas prefer other machines |

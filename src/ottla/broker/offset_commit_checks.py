@@ -1,6 +1,6 @@
 """Checks of the topics in OffsetCommit and TxnOffsetCommit: they must exist, and the client must be authorized.
 
-Authorization is checked first, so that an unauthorized client does not learn which partitions exist.
+Authorization is checked before the partitions, so that an unauthorized client does not learn which of them exist.
 """
 
 from __future__ import annotations

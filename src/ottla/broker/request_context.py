@@ -66,7 +66,7 @@ class RequestContext:
 
     @property
     def by(self) -> str:
-        """The client's principal, host and client id, as a suffix of log lines about changes that it requests."""
+        """The client's principal, host and client id, as a suffix of log lines about its requests."""
         client = self.client
         return f" (requested by {client.principal} from {client.host}, client_id={self.client_id})"
 
@@ -100,12 +100,12 @@ class RequestContext:
 
     @property
     def is_broker(self) -> bool:
-        """Whether the client is a broker of this cluster and may send inter-broker requests. False if standalone.
+        """Whether the client is a broker of this cluster and may send inter-broker requests.
 
-        With an authorizer its principal needs CLUSTER_ACTION, by an ACL or as a super user. Without one, or if only
-        `allow.everyone.if.no.acl.found` allows it, the connection must have proved that it knows the cluster's secret.
-        Brokers of Apache Kafka cannot prove this; `apache.kafka.brokers.enable` accepts them on the inter-broker
-        listener.
+        Always False on a standalone broker. With an authorizer, the client's principal needs CLUSTER_ACTION, by an ACL
+        or as a super user. Without one, or if only `allow.everyone.if.no.acl.found` allows it, the connection must have
+        proved that it knows the cluster's secret. Brokers of Apache Kafka cannot prove this;
+        `apache.kafka.brokers.enable` accepts them on the inter-broker listener.
         """
         broker, connection = self.broker, self.connection
         if not broker.in_cluster:
@@ -138,7 +138,7 @@ class RequestContext:
     def allows(self, operation: ACLOperation, kind: ResourceType, name: str = CLUSTER_NAME) -> bool:
         """Return whether the client is authorized.
 
-        A denial is not logged; use it for resources that a response omits.
+        Denials are not logged: use this method for resources that a response omits.
         """
         authorizer = self.broker.authorizer
         if authorizer is None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from ottla.protocol.message import Request, Response, Struct
 
 PART_ITEMS: Final = 16
-"""Number of items of an array up to which a request is not split."""
+"""Number of items, at each level of a path, up to which a request is not split."""
 MAX_PART_ITEMS: Final = 512
 PART_SECONDS: Final = 0.005
 """Time in seconds that a part should take on the event loop."""
@@ -34,7 +34,7 @@ Chain = tuple[Any, ...]
 
 
 def exceeding(request: Struct, paths: Sequence[str]) -> str | None:
-    """Return the first of the paths with an array of more than PART_ITEMS items; None if there is none."""
+    """Return the first of the paths with more than PART_ITEMS items at one of its levels; None if there is none."""
     for path in paths:
         first, *others = _names_of(path)
         items = getattr(request, first)
@@ -108,10 +108,7 @@ async def _parts(request: Request[Any], names: list[str], pace: _Pace) -> AsyncI
 
 
 def _chains(item: Any, names: Sequence[str]) -> Iterator[Chain]:
-    """Yield each item of the innermost array, after the items that contain it.
-
-    An item with an empty inner array is the last of its chain.
-    """
+    """Yield the chain of each item of the innermost array, and of each item without inner items."""
     for inner in getattr(item, names[0]) or ():
         if len(names) > 1 and getattr(inner, names[1]):
             for rest in _chains(inner, names[1:]):
@@ -122,7 +119,7 @@ def _chains(item: Any, names: Sequence[str]) -> Iterator[Chain]:
 
 def _key(chain: Chain) -> Chain:
     """Return a key that is the same for equal items: their content, and the scalar fields of the items that contain
-    them.
+    them. Items with record batches are never equal.
     """
     *around, item = chain
     return *(_scalars(container) for container in around), _content(item)
@@ -141,7 +138,7 @@ def _content(item: Any) -> Any:
 
 
 def _request(request: Request[Any], names: Sequence[str], part: Sequence[Chain]) -> Request[Any]:
-    """Return a request with these items only."""
+    """Return a copy of the request with the items of `part` only."""
     made = copy.copy(request)
     setattr(made, names[0], [])
     open_items: list[tuple[Any, Any]] = []  # of the previous chain: each container, and its copy in this part

@@ -34,7 +34,9 @@ CHECK_FLUSHES_MS = 5_000
 DELETE_FILES_MS = 10_000
 """Interval in milliseconds between removals of deleted files."""
 REST_MS = 60_000
-"""Interval in milliseconds. The files of a log that was not used for one to two such intervals are closed."""
+"""Interval in milliseconds between checks for idle logs. If a log was not used since the last check, its files are
+closed.
+"""
 
 
 class BackgroundTasks:
@@ -144,7 +146,7 @@ class BackgroundTasks:
         await asyncio.gather(*(self._in_worker(log_dir, log_dir.begin_checkpoint()) for log_dir in self._usable()))
 
     async def _in_worker(self, log_dir: LogDir, work: Callable[[], None] | None) -> None:
-        """Run work on a log directory in a worker. If it fails, take the directory offline or log the error."""
+        """Run work on a log directory in a worker. On a KafkaStorageError, take the directory offline or log it."""
         if work is None:
             return
         try:
@@ -231,8 +233,8 @@ class BackgroundTasks:
     async def _clean(self, log_dir: LogDir, cleaning: CleanerPass) -> bool:
         """Run one pass of the cleaner.
 
-        Return False if `compact` must stop for now: because of a disk error, because the pass has compacted nothing, or
-        because the log has changed meanwhile.
+        Return False if `compact` must stop for now: because of a disk error or a lack of resources, because the pass
+        has compacted nothing, or because the log has changed meanwhile.
         """
         try:
             await asyncio.get_running_loop().run_in_executor(self._workers, cleaning.copy)

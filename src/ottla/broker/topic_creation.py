@@ -76,7 +76,7 @@ def plan(
 
 
 async def create(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
-    """Create a planned topic. Raises NotControllerError if another broker is the controller.
+    """Create a planned topic. Raises NotControllerError if this broker is not the controller.
 
     `by`: the end of the log line, which names the client that requests the topic.
     """
@@ -87,7 +87,8 @@ async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
     """Create a topic that a client has requested, with the broker's defaults, or as an internal topic.
 
     Raises LeaderNotAvailableError if the controller is unreachable or this broker does not receive the topic's metadata
-    in time, and CoordinatorNotAvailableError if an internal topic cannot be created. The client retries after both.
+    in time, and CoordinatorNotAvailableError if an internal topic cannot be created; the client retries after both.
+    Raises other errors of `plan` and of the controller unchanged.
     """
     if name in INTERNAL:
         return await create_internal(broker, name)
@@ -127,7 +128,8 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
 async def create_anywhere(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
     """Create a planned topic. If another broker is the controller, send it the request, and wait for the metadata.
 
-    Raises LeaderNotAvailableError if the metadata does not arrive within METADATA_WAIT_SECONDS.
+    Raises the error of the controller, or LeaderNotAvailableError if the metadata does not arrive within
+    METADATA_WAIT_SECONDS.
     """
     try:
         return await create(broker, topic_plan, by)

@@ -80,11 +80,11 @@ class VerificationResult:
 
     partition_errors: dict[TopicPartition, errors.KafkaError] = field(default_factory=dict)
     guards: dict[TopicPartition, VerificationGuard] = field(default_factory=dict)
-    """The guards of verified partitions."""
+    """The guards of partitions that another broker has added or verified."""
 
 
 def is_remote(broker: BrokerContext, transactional_id: str) -> bool:
-    """Return whether this broker does not coordinate the transactional id. False if standalone."""
+    """Return whether this broker does not coordinate the transactional id. False on a standalone broker."""
     if broker.add_partitions is None:
         return False  # a standalone broker
     try:
@@ -106,7 +106,7 @@ async def add_or_verify(
     partitions of older clients are not verified here but by `ensure_verified`.
 
     `written`: the base sequence of the batch, by partition. `admission` receives the errors, and the guards of
-    partitions that another broker has verified.
+    partitions that another broker has added or verified.
     """
     new = [tp for tp in written if not _is_open(broker.partitions.get_leader(tp), writer.producer)]
     elsewhere = is_remote(broker, writer.transactional_id)
@@ -183,7 +183,7 @@ def ensure_verified(
     sequence: int,
     admission: VerificationResult,
 ) -> None:
-    """Raise an error of the transaction unless the partition is in the writer's open transaction.
+    """Raise an error unless the partition is in the writer's open transaction.
 
     Older clients are not checked if `transaction.partition.verification.enable` is false.
     """

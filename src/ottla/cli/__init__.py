@@ -1,1 +1,1 @@
-"""The command line: one module per command. The table of Ottla's own commands is in `main`."""
+"""The command line. Each of Ottla's own commands has a module, which the table in `main` names."""

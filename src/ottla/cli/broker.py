@@ -38,8 +38,8 @@ HANGING_SECONDS = 1.0
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the broker, or the brokers of a node, until SIGTERM, SIGINT or SIGHUP. Return 0 after a signal, or 1 if the
-    broker cannot start or fails, or if a broker of a node does not stop cleanly.
+    """Run the broker, or the brokers of a node, until they stop, for example after SIGTERM, SIGINT or SIGHUP. Return
+    1 if the broker cannot start or fails, or if a broker of a node does not stop cleanly, otherwise 0.
     """
     from ottla.broker.node import parent
     from ottla.config.broker import WITHOUT_FILE

@@ -58,7 +58,7 @@ def metadata_level(release: str) -> int:
 
 def levels_of(release: str) -> dict[str, int]:
     """Return the levels of all features in a release or metadata version; 0 for a feature that is off. Raises
-    ConfigurationError if it is unknown.
+    ConfigurationError if the release is unknown.
     """
     metadata = metadata_level(release)
     levels = {name: feature.level if metadata >= feature.since else 0 for name, feature in FEATURES.items()}

@@ -24,7 +24,7 @@ PAST: Final = {UPGRADE: "upgraded to {}", DOWNGRADE: "downgraded to {}", DISABLE
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the supported levels and the finalized level (0: none) of each feature, and return them for JSON."""
+    """Print the finalized level (0: none) and the range of levels of each supported feature. Return them for JSON."""
     features = admin.describe_features()
     epoch = "-" if features.finalized_epoch is None else str(features.finalized_epoch)
     rows = []

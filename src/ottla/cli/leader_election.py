@@ -74,8 +74,8 @@ COMMAND = AdminCommand(
 
 
 def _partitions(args: argparse.Namespace) -> list[TopicPartition] | None:
-    """Return the partitions that the options select; None for all. Raises ConfigurationError if the options contradict
-    each other, or the file is malformed.
+    """Return the partitions that the options select; None for all. Raises ConfigurationError if the options or
+    the file are invalid.
     """
     chosen = [flag_name(option) for option in CHOICES if is_set(args, option)]
     if len(chosen) != 1:

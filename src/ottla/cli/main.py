@@ -74,7 +74,7 @@ COMMANDS = tuple(
         (
             "streams-application-reset",
             "consumer_groups.streams_application_reset",
-            "reset offsets and internal topics of a Streams application (kafka-streams-application-reset.sh)",
+            "reset offsets and delete internal topics of a Streams application (kafka-streams-application-reset.sh)",
         ),
         ("groups", "groups.groups", "list groups of all types (kafka-groups.sh)"),
         ("get-offsets", "storage.get_offsets", "print the offsets of partitions (kafka-get-offsets.sh)"),
@@ -168,10 +168,11 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command, and return its exit code: 0 for success, 1 for a failure, 2 for wrong usage, or 128 plus the
-    number of the signal that ended it. `spark-submit` returns the exit code of the program that it runs.
+    """Run a command, and return its exit code: 0 for success, 1 for a failure, 2 for some kinds of wrong usage, or 128
+    plus the number of the signal that ended it. `spark-submit` returns the exit code of the program that it runs.
 
-    Raises SystemExit if argparse rejects the command line (with 2), or for `--help` and `--version` of a command (0).
+    Raises SystemExit if argparse rejects the command line (with 2), or after an option such as `--help` or `--version`
+    of a command (with 0).
     """
     try:
         logs.protect()

@@ -34,7 +34,9 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Mirror until a signal arrives, and return 128 plus its number. Raises the error of the first flow that fails."""
+    """Mirror until a signal arrives, and return 128 plus its number. Raises ConfigurationError for invalid properties
+    or clusters, or the error of the first flow that fails.
+    """
     from ottla.mirror.flow_config import MirrorProperties
 
     log_output.configure(log_output.LogOptions(args.log_level, "json" if args.json else "text"))

@@ -70,8 +70,8 @@ class TableWriterProcess:
                 raise
             delay = backoff.delay(loop.time() - began)
             log.error(
-                "The table writer process (ottla tables run) has ended with exit code %d; any errors of it are on "
-                "standard error; restarting it in %.0f s",
+                "The table writer process (ottla tables run) has ended with exit code %d; its errors, if any, are "
+                "on standard error; restarting it in %.0f s",
                 code,
                 delay,
             )

@@ -1,4 +1,4 @@
-"""Aliases for classes that have other names in kafka-python, for programs that were written for it."""
+"""Names of kafka-python for Ottla's classes, and its DefaultSerializer, for programs that were written for it."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def find(option: Any, what: str, configs: Mapping[str, Any] | None = None) -> Co
     `what` is the name of the option, which also says whether it is for keys, and whether it is a deserializer. The
     option is a callable, a serializer or deserializer, a class of one, a short name ("string", "long"), the name of a
     Java class, or the dotted name of a Python object. `configs` are the configs that were passed to the client; the
-    converter's `configure` gets them. Raises SerializationError if the name is unknown.
+    object's `configure` gets them. Raises SerializationError if the name is unknown.
     """
     if option is None:
         return None
@@ -123,8 +123,8 @@ def _named(name: str, what: str) -> Any:
 
 
 def to_bytes(value: Any, what: str) -> bytes | None:
-    """Convert a key or value to bytes without a serializer. A str is encoded as UTF-8; None and bytes-like objects are
-    allowed too. Raise SerializationError for other types.
+    """Convert a key or value to bytes without a serializer. A str is encoded as UTF-8; None, bytes, bytearray and
+    memoryview are allowed too. Raise SerializationError for other types.
     """
     if value is None or type(value) is bytes:
         return value
@@ -138,7 +138,9 @@ def to_bytes(value: Any, what: str) -> bytes | None:
 
 
 def checked_headers(headers: Iterable[Any]) -> Headers:
-    """Return headers as pairs of a str and bytes or None. Raises SerializationError for anything else."""
+    """Return headers as pairs of a str and bytes or None; bytearray and memoryview are converted to bytes. Raises
+    SerializationError for other headers.
+    """
     checked: Headers = []
     for header in headers:
         try:

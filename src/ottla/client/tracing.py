@@ -6,7 +6,7 @@
         with process_span(record, group_id="billing"):
             …
 
-These are interceptors, so clients without them do no work for traces. Needs `pip install 'ottla[otel]'`, which is
+The classes are interceptors, so clients without them do no work for traces. Needs `pip install 'ottla[otel]'`, which is
 OpenTelemetry's API; the application configures SDK, exporter and propagator (W3C trace context by default). Names and
 attributes follow the semantic conventions for messaging and Kafka. Spans do not contain keys or values.
 """
@@ -60,7 +60,7 @@ class TracedHeaders(list[tuple[str, bytes | None]]):
 
 
 class _HeaderSetter(Setter[list[tuple[str, bytes | None]]]):
-    """Sets a header. An existing header is replaced: a record that is forwarded has one from its first producer."""
+    """Sets a header. An existing header is replaced: a record that is forwarded may have one from an earlier send."""
 
     def set(self, carrier: list[tuple[str, bytes | None]], key: str, value: str) -> None:
         carrier[:] = [header for header in carrier if header[0] != key]
@@ -68,7 +68,7 @@ class _HeaderSetter(Setter[list[tuple[str, bytes | None]]]):
 
 
 class _HeaderGetter(Getter[RecordHeaders]):
-    """Reads a header. If there are several with the same name, the last one counts, as in Kafka."""
+    """Reads a header. If there are several with the same name, the last one that is not null counts."""
 
     def get(self, carrier: RecordHeaders, key: str) -> list[str] | None:
         values = [value.decode("utf-8", "replace") for name, value in carrier if name == key and value is not None]
@@ -106,7 +106,7 @@ class TracingProducerInterceptor(ProducerInterceptor):
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: BaseException | None, headers: RecordHeaders | None = None
     ) -> None:
-        """End the record's span, with the partition and offset or the error."""
+        """End the record's span, with the error or, if the offset is known, with the partition and offset."""
         if isinstance(headers, TracedHeaders):
             span = headers.span
             if span.is_recording() and metadata.offset >= 0:
@@ -145,16 +145,17 @@ class TracingConsumerInterceptor(ConsumerInterceptor):
 
 
 def context_of(record: ConsumerRecord) -> otel_context.Context:
-    """Return the trace context in a record's headers; the current context if there is none."""
+    """Return the trace context in a record's headers; with the default propagators, an empty one if there is none."""
     return propagate.extract(tuple(record.headers or ()), getter=GETTER)
 
 
 @contextmanager
 def process_span(record: ConsumerRecord, *, group_id: str | None = None) -> Iterator[Span]:
-    """Context manager: run a block in a span `process TOPIC`, whose parent is the span of the record's send.
+    """Context manager: run a block in a span `process TOPIC`, whose parent is the span of the record's send, if the
+    headers name one.
 
-    Spans that the block starts, and records that it sends, belong to the same trace. An exception is recorded in the
-    span.
+    Spans that the block starts, and the spans of records that it sends, belong to the same trace. An exception is
+    recorded in the span.
     """
     attributes: dict[str, Any] = {
         SYSTEM: "kafka",

@@ -1,1 +1,1 @@
-"""The cluster's metadata: the metadata store, the controller, the brokers' cluster images, and their requests."""
+"""The cluster's metadata: metadata store, controller, cluster images, brokers, inter-broker requests and migrations."""

@@ -13,7 +13,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 NO_EFFECT = {
     "enable.metrics.push": "an admin client pushes no metrics",
-    "max.in.flight.requests.per.connection": "as many requests as calls are on their way",
+    "max.in.flight.requests.per.connection": "the number of requests in flight is not limited",
     "receive.message.max.bytes": "a response may have 512 MiB",
 }
 """Options without effect, in addition to those of all clients."""

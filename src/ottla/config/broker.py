@@ -69,7 +69,7 @@ class Principals(tuple[str, ...]):
 
 
 def zookeeper_address(value: Any) -> str:
-    """Check `host:port,…/chroot`: ZooKeeper's servers, and the path below which the cluster has its znodes."""
+    """Check and normalize `host:port,…/chroot`: ZooKeeper's servers, and the path below which the znodes are."""
     servers, slash, chroot = text(value).partition("/")
     addresses = [server.strip() for server in servers.split(",") if server.strip()]
     if not addresses or not all(ZOOKEEPER_SERVER.fullmatch(server) for server in addresses):
@@ -78,8 +78,8 @@ def zookeeper_address(value: Any) -> str:
 
 
 def endpoints(value: Any) -> tuple[Endpoint, ...]:
-    """Parse listeners: `NAME://host:port`, separated by commas. An empty host means all addresses. IPv6 addresses are
-    in brackets.
+    """Parse listeners: `NAME://host:port`, separated by commas. An empty host means all IPv4 interfaces. IPv6
+    addresses are in brackets.
     """
     parsed = []
     for item in words()(value):
@@ -423,8 +423,8 @@ class BrokerConfig(
     zookeeper_set_acl = Option(
         False,
         boolean,
-        "Whether the broker creates its znodes, except those below /consumers, so that only clients with its "
-        "certificate's name can change them; all brokers need the same name. Requires "
+        "Whether the broker creates its znodes, except /consumers and those below it, so that only clients "
+        "with its certificate's name can change them; all brokers need the same name. Requires "
         "zookeeper.ssl.client.enable and zookeeper.ssl.keystore.location.",
     )
     zookeeper_ssl_client_enable = Option(
@@ -1477,8 +1477,8 @@ class BrokerConfig(
     )
 
     def check(self) -> None:
-        """Raise ConfigurationError if options that depend on each other do not match, such as listeners, their
-        protocols, and bounds of group configs.
+        """Raise ConfigurationError if a required list is empty, or if options that depend on each other do not match,
+        such as listeners, their protocols, and bounds of group configs.
         """
         super().check()
         if not self.listeners:
@@ -1602,7 +1602,7 @@ class BrokerConfig(
         return TlsConfig({**common, **{key: value for key, value in own.items() if value is not None}})
 
     def client_auth(self, listener: str) -> str:
-        """Return ssl.client.auth of a listener; for SASL listeners only the listener's own config counts."""
+        """Return ssl.client.auth of a listener; for a SASL_SSL listener, only its own config counts."""
         option = "ssl.client.auth"
         if self.security_protocol(listener) == "SASL_SSL" and self.of_listener(listener, option) is None:
             return "none"  # KIP-684
@@ -1652,9 +1652,16 @@ class BrokerConfig(
             )
         return login
 
+    def jwks_endpoint_jaas(self, listener: str) -> Mapping[str, str]:
+        """Return the options of a listener's JAAS config for OAUTHBEARER, which may have ssl options for
+        sasl.oauthbearer.jwks.endpoint.url; empty if there is none, as signed tokens do not require it.
+        """
+        return self.oauth_jaas(listener).options if _jaas_option(listener, "OAUTHBEARER") in self.originals else {}
+
     def broker_login(self) -> tuple[str, Mapping[str, str]]:
         """Return the SASL mechanism for connections to other brokers, and the options of its JAAS config. Raises
-        ConfigurationError if the mechanism is not enabled on the inter-broker listener, or if credentials are missing.
+        ConfigurationError if the mechanism is not enabled on the inter-broker listener, or if its JAAS config is
+        missing, malformed or without credentials.
         """
         listener, mechanism = self.inter_broker_listener, self.sasl_mechanism_inter_broker_protocol
         assert listener is not None

@@ -161,7 +161,7 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         30_000,
         integer(0),
         "Time in milliseconds that the client waits for the response to a request, which then fails or is retried. "
-        "Joining a classic group may take longer, up to max.poll.interval.ms.",
+        "JoinGroup and SyncGroup may take longer, up to max.poll.interval.ms and 5 seconds.",
     )
     retry_backoff_ms: Final = Option(
         100,
@@ -220,8 +220,8 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         300_000,
         integer(0),
         "Time in milliseconds for which metadata requests must have failed before the client closes its connections "
-        "and discovers the cluster through the bootstrap servers again. No effect with "
-        "metadata.recovery.strategy=none.",
+        "and discovers the cluster through the bootstrap servers again; it does so at once if a broker demands it. No "
+        "effect with metadata.recovery.strategy=none.",
     )
     receive_buffer_bytes: Option[int] = Option(
         65_536,
@@ -307,7 +307,10 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:
-        """Build the config from Python's names. The default address is localhost:9092, as in kafka-python."""
+        """Build the config from Python's names.
+
+        The default of bootstrap_servers is localhost:9092, as in kafka-python, unless bootstrap_controllers is set.
+        """
         if "bootstrap_servers" not in keywords and "bootstrap_controllers" not in keywords:
             keywords["bootstrap_servers"] = HERE
         return super().from_keywords(**keywords)

@@ -230,7 +230,10 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     )
 
     def check(self) -> None:
-        """Raise ConfigurationError if options contradict each other. Without group.id, turn enable.auto.commit off."""
+        """Raise ConfigurationError if options contradict each other, or partition.assignment.strategy is empty.
+
+        Without group.id, turn enable.auto.commit off.
+        """
         refused = CLASSIC_ONLY if self.group_protocol == "consumer" else CONSUMER_ONLY
         for key in refused:
             if self.originals.get(key) is not None:

@@ -39,7 +39,7 @@ def configs_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Return whether Kubernetes has set the variable for a Service with the name `kafka`."""
+    """Return whether a variable is one of those that Kubernetes sets for a Service with the name `kafka`."""
     return name.startswith(("KAFKA_SERVICE_", "KAFKA_PORT_")) or (name == "KAFKA_PORT" and "://" in value)
 
 

@@ -1,4 +1,4 @@
-"""Options of single groups (resource type GROUP): Kafka's names and bounds; the defaults are the broker's."""
+"""Options of single groups (resource type GROUP): Kafka's names and bounds; most defaults are the broker's."""
 
 from __future__ import annotations
 

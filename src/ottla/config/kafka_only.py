@@ -1,7 +1,7 @@
 """Broker configs of Apache Kafka that change nothing here, with the reasons, and the removal of KRaft controllers'
 listeners from a node's configs.
 
-Therefore the `server.properties` that Kafka 4 ships starts a broker unchanged.
+So a broker starts with the `server.properties` that Kafka 4 ships, without changes.
 """
 
 from __future__ import annotations

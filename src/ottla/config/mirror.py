@@ -66,7 +66,8 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
         patterns(".*"),
         patterns,
         "Topics to copy: names and regular expressions, separated by commas; empty: none. Internal topics are never "
-        "copied. Topics that come from the target are not copied either, except with the identity policy.",
+        "copied. Topics that come from the target are not copied either; the identity policy recognizes only "
+        "heartbeats topics as such.",
     )
     topics_exclude = Option(
         patterns(r".*[\-\.]internal, .*\.replica, __.*"),

@@ -1,7 +1,8 @@
 """Declaration, parsing and validation of options: Kafka's ConfigDef as typed Python.
 
 A subject's options are one class, with an attribute per option. The attribute is Kafka's name with `_` for `.`, so
-`linger_ms` is `linger.ms`. An instance has a value for every option; setting an option raises AttributeError.
+`linger_ms` is `linger.ms`, unless the option has another `key`. An instance has a value for every option; setting an
+option raises AttributeError.
 
     class ProducerConfig(Config):
         linger_ms = Option(5.0, number(at_least=0), "Maximum time in milliseconds that a batch waits.")
@@ -23,7 +24,7 @@ log = logging.getLogger("ottla.config")
 
 T = TypeVar("T")
 Parser = Callable[[Any], T]
-"""Parses a user's text or value into the option's value; raises ValueError with the allowed values."""
+"""Parses a user's text or value into the option's value; raises ValueError or TypeError if it is not allowed."""
 
 
 class Required:
@@ -66,7 +67,7 @@ class Option(Generic[T]):
     def read(self, value: Any) -> T:
         """Return the parsed value.
 
-        Raises a ConfigurationError that names the option, its value (unless it is secret) and the allowed values.
+        Raises a ConfigurationError that names the option, its value (unless it is secret) and the reason.
         """
         try:
             return self.parse(value)
@@ -92,7 +93,7 @@ class Config:
     """The base class of the options of one subject, such as a producer."""
 
     options: ClassVar[dict[str, Option[Any]]] = {}
-    """Every option of the subject, by Kafka's name, in the order of their declaration."""
+    """The options of the subject by Kafka's name."""
     subject: ClassVar[str] = ""
     prefixes: ClassVar[tuple[str, ...]] = ()
     """Prefixes of names that are accepted although they are not options (`listener.name.x.max.connections`)."""
@@ -145,8 +146,9 @@ class Config:
         return f"{type(self).__name__}({shown})"
 
     def differences(self) -> list[str]:
-        """Return `name=value` of the options that differ from their defaults and of unknown ones, sorted; values of
-        secrets are hidden.
+        """Return `name=value` of the options that the user set, except those that have their default value.
+
+        They are sorted, and the values of secrets are hidden.
         """
         return [
             f"{key}={'[hidden]' if is_secret(key) else self.originals[key]}"
@@ -165,14 +167,14 @@ class Config:
 
     @classmethod
     def check_names(cls, keys: Iterable[str]) -> None:
-        """Log warnings for names without an option, and the names and reasons of options without effect."""
+        """Log warnings for names that are not accepted, and for options without effect, with the reasons."""
         for warning in cls.unknown(cls._with_effect(keys)):
             log.warning("%s", warning)
 
     @classmethod
     def unknown(cls, keys: Iterable[str]) -> list[str]:
-        """Return a warning for each name without an option, such as `Unknown broker config num.partition; did you mean
-        num.partitions?`.
+        """Return a warning for each name that is not accepted, such as `Unknown broker config num.partition; did you
+        mean num.partitions?`.
         """
         return [
             f"Unknown {cls.subject} config {key}{cls._nearest(key)}"
@@ -182,14 +184,14 @@ class Config:
 
     @classmethod
     def _nearest(cls, key: str) -> str:
-        """Return `; did you mean X?` with the option of this meaning, or the most similar one; "" if there is none."""
+        """Return `; did you mean X?` with the equivalent option, or the most similar one; "" if there is none."""
         option = cls.options.get(cls.other_names.get(key, ""))
         return f"; did you mean {option.key}?" if option is not None else nearest(key, cls.options)
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> Self:
-        """Build the config from Python's names. An unknown name raises a TypeError, which suggests the most similar
-        option if there is one.
+        """Build the config from Python's names. An unknown name raises a TypeError, which suggests the equivalent or
+        most similar option if there is one.
         """
         keys = {o.attribute: key for key, o in cls.options.items()}
         names = {name if name in keys else name.replace("_", "."): name for name in keywords}
@@ -295,14 +297,14 @@ def boolean(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """Return a text without the blanks around it. Raises ValueError for other types."""
+    """Return a str without the whitespace around it. Raises ValueError for other types."""
     if not isinstance(value, str):
         raise ValueError("expected a text")
     return value.strip()
 
 
 def anything(value: Any) -> Any:
-    """Accept any value; the user of the option checks it."""
+    """Accept any value; the code that uses the option checks it."""
     return value
 
 
@@ -345,8 +347,9 @@ def nullable(parse: Parser[T]) -> Parser[T | None]:
 
 
 def loaded(value: Any) -> Any:
-    """Return the class or function itself, or import it by its dotted name. Raises ValueError if that is not
-    possible.
+    """Import a class or function by its dotted name. Return a value that is not a str unchanged.
+
+    Raises ValueError if the module or its attribute does not exist.
     """
     if not isinstance(value, str):
         return value
@@ -367,7 +370,7 @@ DURATION: Final = re.compile(
     r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,9})?)S)?)?",
     re.I,
 )
-"""Durations as java.time.Duration parses them, such as P2DT3H4M5.6S, but without signs."""
+"""Durations such as P2DT3H4M5.6S, in the notation of java.time.Duration, but without signs."""
 UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 
 

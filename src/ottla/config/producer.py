@@ -33,7 +33,7 @@ PARTITIONERS = {
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": "sticky",
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "roundrobin",
 }
-"""Java's partitioners and their equivalents."""
+"""Java's partitioners and their equivalents; `random` has none in Java."""
 
 
 def acks(value: Any) -> int:

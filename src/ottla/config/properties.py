@@ -23,7 +23,8 @@ def load(path: str | Path) -> dict[str, str]:
 def parse(source: str) -> dict[str, str]:
     """Parse the text of a properties file.
 
-    `=`, `:` or a blank is between key and value, `#` and `!` begin comments, and `\\` at the end continues a line.
+    `=`, `:` or a blank is between key and value, lines that begin with `#` or `!` are comments, and `\\` at the end
+    continues a line.
     """
     properties: dict[str, str] = {}
     pending = ""

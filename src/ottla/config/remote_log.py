@@ -15,7 +15,9 @@ from ottla.errors import ConfigurationError
 
 RSM_PREFIX: Final = "rsm.config."
 RLMM_PREFIX: Final = "rlmm.config."
-"""The prefix that Kafka's metadata manager requires before `remote.log.metadata.topic.*`; also accepted without it."""
+"""The prefix that Kafka's metadata manager requires before `remote.log.metadata.topic.*`. Here they are also accepted
+without it.
+"""
 BUCKETS: Final = ("s3", "gs", "az", "abfss")
 SCHEMES: Final = (*BUCKETS, "file", "memory")
 OWN: Final = frozenset({"rsm.config.url", "rsm.config.chunk.bytes", "rsm.config.cache.bytes"})
@@ -27,7 +29,7 @@ THREADS: Final = "remote.log.manager.copier.thread.pool.size and .expiration.thr
 
 
 def store_url(value: Any) -> str:
-    """Check the URL of an object store: s3://, gs://, az://, abfss://, file:/// or memory://."""
+    """Check and return the URL of an object store: s3://, gs://, az://, abfss://, file:/// or memory://."""
     url = text(value)
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES or (scheme in BUCKETS and not rest.strip("/")):
@@ -69,7 +71,7 @@ class RemoteLogConfig(
         **dict.fromkeys(("remote.log.manager.copy.quota.", "remote.log.manager.fetch.quota."), RATES),
         "remote.log.manager.thread.pool.size": THREADS,
         "remote.log.manager.follower.thread.pool.size": THREADS,
-        "remote.log.manager.task.retry.jitter": THREADS,
+        "remote.log.manager.task.retry.jitter": "the delay before a retry varies by a fixed part",
     },
 ):
     """The brokers' options of tiered storage."""
@@ -211,8 +213,6 @@ class RemoteLogConfig(
 
 
 def without_rlmm_prefix(configs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configs with those of Kafka's metadata manager, `rlmm.config.remote.log.metadata.topic.*`, under their
-    own names.
-    """
+    """Return the configs, with `rlmm.config.` removed from the names `rlmm.config.remote.log.metadata.*`."""
     prefix = f"{RLMM_PREFIX}remote.log.metadata."
     return {k.removeprefix(RLMM_PREFIX) if k.startswith(prefix) else k: v for k, v in configs.items()}

@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import threading
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from tests.unit.net import certificates
 
 from ottla import KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import OPTIONS, Broker
+from ottla.config.broker import BrokerConfig
 from ottla.config.oauth import OAuthCheckConfig
 from ottla.errors import ConfigurationError, SaslAuthenticationFailedError, StartupError
 from ottla.security.sasl import jwt_validator
 from ottla.security.sasl.jwt_validator import JwtValidator, UnsecuredJwtValidator
 from ottla.security.sasl.oauthbearer import InvalidTokenError
-from ottla.security.sasl.token_provider import b64url_encode
+from ottla.security.sasl.token_provider import b64url_encode, jaas_tls_context
 
 NOW = 1000.0
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
@@ -166,6 +171,40 @@ def test_rsa_key_accepts_every_rsa_algorithm_unless_it_has_an_alg(
     else:
         with pytest.raises(InvalidTokenError):
             tokens.check(token)
+
+
+def test_keys_are_loaded_over_tls_that_the_jaas_config_trusts(issuer: Issuer, tmp_path: Path) -> None:
+    authority = certificates.authority()
+    certified = certificates.signed(authority, "localhost")
+    (tmp_path / "server.pem").write_text(certified.key_pem() + certified.pem)
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "server.pem")
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=issuer.path.parent)
+    ) as server:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            url = f"https://localhost:{server.server_port}/{issuer.path.name}"
+            config = BrokerConfig(
+                {
+                    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+                    "sasl.enabled.mechanisms": "OAUTHBEARER",
+                    "sasl.oauthbearer.jwks.endpoint.url": url,
+                    "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": (
+                        f'{MODULE} ssl.truststore.type="PEM" ssl.truststore.location="{tmp_path / "ca.pem"}";'
+                    ),
+                }
+            )
+            oauth, jaas = config.oauth_of("SASL_PLAINTEXT"), config.jwks_endpoint_jaas("SASL_PLAINTEXT")
+            assert JwtValidator(oauth, jaas_tls_context(jaas)).check(issuer.token()).user == "alice"
+            with pytest.raises(StartupError, match="CERTIFICATE_VERIFY_FAILED"):
+                JwtValidator(oauth)
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.mark.parametrize(("curve", "algorithm"), [(ec.SECP256R1(), "ES256"), (ec.SECP384R1(), "ES384")])

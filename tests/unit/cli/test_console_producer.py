@@ -55,6 +55,28 @@ def test_missing_line_reader_is_rejected(
     assert "--line-reader: missing.Reader cannot be created" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("line", "properties", "words"),
+    [
+        (b"\xff:v\tx\n", ("parse.headers=true",), "The name of a header on line number 1 is not UTF-8"),
+        (b"a\n", ("parse.key=true", "key.separator="), "key.separator: an empty separator is not allowed"),
+        (b"a\n", ("headers.separator=",), "headers.separator: an empty separator is not allowed"),
+    ],
+)
+def test_unusable_lines_and_separators_are_rejected(
+    ottla_broker: Broker,
+    ottla_topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: bytes,
+    properties: tuple[str, ...],
+    words: str,
+) -> None:
+    options = [part for value in properties for part in ("--property", value)]
+    assert send(monkeypatch, ottla_broker, ottla_topic, line, *options) == 1
+    assert words in capsys.readouterr().err
+
+
 def test_options_are_mapped_to_producer_configs() -> None:
     options = "--max-block-ms 1 --max-memory-bytes 2 --request-timeout-ms 3 --retry-backoff-ms 4 "
     options += "--message-send-max-retries 5 --metadata-expiry-ms 6 --socket-buffer-size 7"

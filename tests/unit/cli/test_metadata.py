@@ -29,4 +29,4 @@ def test_dump_of_a_shared_metadata_store_works_while_brokers_run(
 def test_dump_of_a_node_directory_names_the_shared_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Broker(data_dir=tmp_path, brokers=2):
         assert main(["metadata", "dump", "--data", str(tmp_path)]) == 1
-    assert f"that of several brokers is in {tmp_path / 'metadata'}" in capsys.readouterr().err
+    assert f"the one that several brokers share is in {tmp_path / 'metadata'}" in capsys.readouterr().err

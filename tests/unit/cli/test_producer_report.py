@@ -106,6 +106,8 @@ def test_random_payloads_are_chosen_from_the_file() -> None:
         ("\na\n\n", "\\n", ["a", ""]),
         ("a1b22c", "[0-9]+", ["a", "b", "c"]),
         ("äö", ",", ["äö"]),
+        ("a,b;c", "(,|;)", ["a", "b", "c"]),
+        ("a,b;c", "(,)|;", ["a", "b", "c"]),
     ],
 )
 def test_payload_file_is_split_as_by_java(text: str, delimiter: str, result: list[str], tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_exported_plan_can_be_read_again() -> None:
         ("v,0,1\n\nv,0\n", ["g"], "f: line 3: expected topic,partition,offset"),
         ("v,0,1\n", ["g", "h"], "f: line 1: expected group,topic,partition,offset"),
         ("v,0,-1\n", ["g"], "f: line 1: '-1' is not allowed"),
+        ("v,0,1\n" + "v" * 200_000, ["g"], "f: line 2: field larger than"),
         ("g,v,x,1\n", [], "f: line 1: 'x' is not allowed"),
     ],
 )

@@ -91,6 +91,18 @@ def test_offsets_are_reset_to_those_of_a_file(
     assert f"Topic: {ottla_topic} Partition: 0 Offset: 2\n" in capsys.readouterr().out
 
 
+def test_lines_of_the_file_for_other_topics_are_ignored(
+    ottla_broker: Broker, ottla_topic: str, application: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, other = tmp_path / "offsets.csv", f"{application}-output"
+    file.write_text(f"{ottla_topic},0,2\n{other},0,0\n")
+    assert reset(ottla_broker, application, "--input-topics", ottla_topic, "--from-file", str(file)) == 0
+    assert other not in capsys.readouterr().out
+    with KafkaAdminClient(bootstrap_servers=ottla_broker.bootstrap_servers) as admin:
+        offsets = admin.list_consumer_group_offsets(application)
+    assert {tp.topic: at.offset for tp, at in offsets.items()} == {ottla_topic: 2}
+
+
 @pytest.mark.parametrize("content", ["", "another,{topic},0,2\n"])
 def test_file_without_offsets_for_the_application_is_an_error(
     ottla_broker: Broker,

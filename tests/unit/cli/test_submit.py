@@ -35,6 +35,17 @@ def test_arguments_are_passed_to_spark_submit_with_the_archive(submitted: Path) 
     assert "spark.executorEnv.PYTHONPATH=./ottla-env" in arguments
 
 
+@pytest.mark.parametrize("arguments", [["spark-submit", "job.py"], ["spark-warm-up"]])
+def test_missing_pyspark_is_reported_in_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == (
+        f"ottla {arguments[0]}: pyspark is not installed; run `pip install 'ottla[spark]'`\n"
+    )
+
+
 def test_driver_and_executors_have_their_own_python(submitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "python3.99")
     monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)

@@ -138,6 +138,15 @@ def test_quota_violation_is_raised_without_retry_on_quota_violation(broker: Scri
             admin.create_topics([NewTopic("new", 1, 1)], retry_on_quota_violation=False)
 
 
+def test_quota_violation_is_raised_if_the_retry_after_it_ends_at_the_deadline(broker: ScriptedBroker) -> None:
+    broker.on(CreateTopicsRequest, throttled)
+    broker.on(CreateTopicsRequest, lambda _: SILENCE)
+    with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
+        with pytest.raises(errors.ThrottlingQuotaExceededError):
+            admin.create_topics([NewTopic("new", 1, 1)], timeout_ms=300)
+    assert len(broker.requests_of(CreateTopicsRequest)) == 2
+
+
 def test_retry_contains_only_failed_topics(broker: ScriptedBroker) -> None:
     def fail_topic_b(request: CreateTopicsRequest) -> CreateTopicsResponse:
         codes = {"a": 0, "b": 7}

@@ -17,6 +17,7 @@ from ottla import KafkaAdminClient, NewTopic, TopicPartition, aio
 from ottla.client.core.io_thread import IoThread, run_at_caller
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError, TopicAlreadyExistsError
 from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.produce import ProduceRequest
 
 
@@ -87,6 +88,21 @@ def test_asyncio_rebalance_listener_may_have_coroutines(broker: ScriptedBroker) 
 
     run(test)
     assert output == [("assigned", {TopicPartition("t", 0)}), ("revoked", {TopicPartition("t", 0)})]
+
+
+def test_commit_is_sent_after_an_asynchronous_commit_of_the_same_step(broker: ScriptedBroker) -> None:
+    tp = TopicPartition("t", 0)
+
+    async def test() -> None:
+        async with aio.KafkaConsumer(bootstrap_servers=broker.address, group_id="g", enable_auto_commit=False) as c:
+            c.assign([tp])
+            await c.commit({tp: 1})
+            c.commit_async({tp: 5})
+            await c.commit({tp: 10})
+
+    run(test)
+    requests = broker.requests_of(OffsetCommitRequest)
+    assert [r.topics[0].partitions[0].committed_offset for r in requests] == [1, 5, 10]
 
 
 def test_asyncio_send_waits_for_memory_at_most_max_block_ms(broker: ScriptedBroker) -> None:

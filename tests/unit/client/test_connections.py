@@ -212,6 +212,30 @@ def test_idle_time_of_zero_checks_connections_at_intervals(
     assert 1 <= len(checks) <= 4
 
 
+def test_connection_replaced_before_its_session_expires_is_closed_with_the_client(broker: ScriptedBroker) -> None:
+    broker.on(SaslHandshakeRequest, lambda _: SaslHandshakeResponse(mechanisms=["PLAIN"]))
+    broker.on(SaslAuthenticateRequest, lambda _: SaslAuthenticateResponse(session_lifetime_ms=300))
+    connections = create_connections(
+        broker,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_plain_username="ann",
+        sasl_plain_password="secret",
+        connections_max_idle_ms=-1,
+    )
+
+    async def test() -> None:
+        await connections.send(7, HeartbeatRequest())
+        connection = connections.ready(7)
+        assert connection is not None
+        while connections.ready(7) is not None:
+            await asyncio.sleep(0.001)
+        assert connection.channel.is_open
+        await connections.close()
+        assert not connection.channel.is_open
+
+    run(connections, test)
+
+
 def test_closed_client_opens_no_connection(broker: ScriptedBroker) -> None:
     connections = create_connections(broker)
 

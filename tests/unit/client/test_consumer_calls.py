@@ -34,7 +34,7 @@ from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.offset_commit import (
@@ -238,6 +238,34 @@ def assignment_of(partition: int) -> bytes:
     """Return an assignment of one partition of t."""
     topics = [TopicPartitions(topic="t", partitions=[partition])]
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=topics), 1)
+
+
+def test_static_leader_that_skips_the_assignment_rejoins_when_partitions_are_added(broker: ScriptedBroker) -> None:
+    def skipping(request: JoinGroupRequest) -> JoinGroupResponse:
+        member = JoinGroupResponseMember(member_id="m", metadata=request.protocols[0].metadata)
+        return JoinGroupResponse(
+            generation_id=1,
+            protocol_name=request.protocols[0].name,
+            leader="m",
+            member_id="m",
+            members=[member],
+            skip_assignment=True,
+        )
+
+    broker.on(JoinGroupRequest, skipping)
+    broker.on(SyncGroupRequest, lambda _: SyncGroupResponse(assignment=assignment_of(0)))
+    with consumer(broker, group_id="g", group_instance_id="me", metadata_max_age_ms=50) as c:
+        c.subscribe(["t"])
+        poll_until(c, lambda: c.assignment() == {TP})
+        assert broker.requests_of(SyncGroupRequest)[0].assignments == []
+        broker.add_topic("t", 2)
+        poll_until(c, lambda: c.assignment() == {TP, TopicPartition("t", 1)})
+
+
+def test_assigned_partition_with_a_negative_number_has_no_records(broker: ScriptedBroker) -> None:
+    with consumer(broker, group_id=None) as c:
+        c.assign([TopicPartition("missing", -1)])
+        assert c.poll(timeout_ms=100) == {}
 
 
 def test_unsubscribe_calls_the_listener_and_leaves_the_group(broker: ScriptedBroker) -> None:

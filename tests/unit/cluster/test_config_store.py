@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
 import pytest
 from tests.unit.cluster.shared_tree import SharedTree
 
 from ottla.cluster.broker import config_store
 from ottla.cluster.broker.config_store import DynamicConfigStore
+from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
+from ottla.cluster.image.cluster_image import ClusterImage, TopicImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.image.store_reader import create_persistent_nodes
+from ottla.cluster.store.metadata_store import Watcher, ZNode
+from ottla.protocol.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 
 def test_change_after_another_brokers_change_is_based_on_it() -> None:
@@ -60,3 +69,33 @@ def test_concurrent_changes_of_one_broker_are_serialized() -> None:
         assert len(cache.image.configs[path]) == 5
 
     asyncio.run(test())
+
+
+async def test_config_of_a_new_topic_that_changes_while_it_is_read_is_applied() -> None:
+    tree = SharedTree()
+    session = tree.session()
+    await create_persistent_nodes(session)
+    read, changed = asyncio.Event(), asyncio.Event()
+    get = session.get
+
+    async def get_slowly(path: str, watch: Watcher | None = None) -> ZNode | None:
+        node = await get(path, watch)
+        read.set()
+        await changed.wait()
+        return node
+
+    session.get = get_slowly  # type: ignore[method-assign]
+    cache, other = MetadataCache(), MetadataCache(ClusterImage("", topics={"t": TopicImage("t", UUID(int=1), ())}))
+    configs = DynamicConfigStore(tree.session(), cache)
+    partition = UpdateMetadataPartitionState(partition_index=0, leader=1, leader_epoch=0, replicas=[1], isr=[1])
+    topic = UpdateMetadataTopicState(topic_name="t", topic_id=UUID(int=1), partition_states=[partition])
+    handler = ControllerRequestHandler(session, cache, 0)
+    update = asyncio.create_task(handler.update_metadata(UpdateMetadataRequest(topic_states=[topic])))
+    await read.wait()
+    await DynamicConfigStore(tree.session(), other).set_topic("t", {"retention.ms": "1"})
+    reader = asyncio.create_task(configs._read_notifications())
+    for _ in range(20):
+        await asyncio.sleep(0)  # the notification is read, and its config unless that waits for the update
+    changed.set()
+    await asyncio.gather(update, reader)
+    assert cache.image.topics["t"].configs == {"retention.ms": "1"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -39,3 +40,10 @@ def test_deletion_of_snapshots_is_repeated_at_the_next_flush_after_a_conflict() 
     now_ms += EXPIRY_MS
     maintenance.run()
     assert len(table.limits) == 3
+
+
+def test_single_small_file_is_not_rewritten_with_compact_files_of_one() -> None:
+    snapshot = SimpleNamespace(files=[SimpleNamespace(path="data/a.parquet", size=1)])
+    table: Any = SimpleNamespace(load=lambda: snapshot)  # anything else that it does fails
+    config = TableConfig({"ottla.table.compact.files": 1, "ottla.table.retention.ms": -1})
+    Maintenance("t", cast(Table, table), config).run()

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     sensitive: bool = False
     read_only: bool = False
     synonyms: tuple[tuple[str, str | None, int], ...] = ()
-    """Name, value and source of all places where the config has a value, in the order of precedence."""
+    """Places where the config has a value, in the order of precedence: name, value (None if sensitive) and source."""
 
 
 def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:

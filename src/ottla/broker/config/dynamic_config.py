@@ -13,7 +13,7 @@ from ottla.errors import ConfigurationError
 from ottla.net.server.connection_quotas import ConnectionLimits
 
 CONNECTION_RATE = "connection_creation_rate"
-"""The quota of an IP address: new connections per second."""
+"""The name of an IP address's quota of new connections per second."""
 
 log = logging.getLogger("ottla.broker")
 
@@ -35,9 +35,9 @@ class DynamicBrokerConfig:
         self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
 
     def update(self, image: ClusterImage) -> bool:
-        """Apply the dynamic configs of all brokers and of this one. Return whether any has changed.
+        """Apply the dynamic configs of all brokers and of this one. Return whether `current` has changed.
 
-        If they conflict with the broker's file, log the error and keep the current configs.
+        If they conflict with the broker's file, log the error and keep `current`.
         """
         own, for_all = (image.configs.get(path, {}) for path in (self._own_path, self._path_for_all))
         self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}

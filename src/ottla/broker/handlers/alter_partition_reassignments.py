@@ -76,7 +76,7 @@ async def _move(
 
 
 def _check_size(p: PartitionImage | None, size: int) -> None:
-    """Raise InvalidReplicationFactorError unless the partition keeps its number of replicas.
+    """Raise InvalidReplicationFactorError if the partition's number of replicas would change.
 
     If a reassignment is in progress, its number of target replicas counts.
     """

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from ottla.broker.apis import BY_KEY, advertised_apis
+from ottla.broker.broker_context import BrokerContext
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.features import FEATURES
-from ottla.errors import InvalidRequestError, UnsupportedVersionError
+from ottla.errors import InvalidRequestError, RebootstrapRequiredError, UnsupportedVersionError
 from ottla.protocol.header import API_VERSIONS
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
@@ -18,18 +19,24 @@ from ottla.protocol.messages.api_versions import (
 )
 
 LEVEL_0_SINCE = 4
+ANY_NODE = -1
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    """Return the supported APIs. Store the name and version of the client's software (KIP-511)."""
+    """Return the supported APIs and features.
+
+    From version 3 on, store the name and version of the client's software (KIP-511). From version 5 on, raise
+    RebootstrapRequiredError if the client expects another cluster or broker at this address (KIP-1242).
+    """
     if context.version >= 3:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
                 raise InvalidRequestError(f"client software name or version {text!r} is invalid")
         context.connection.state["software"] = f"{request.client_software_name} {request.client_software_version}"
     broker = context.broker
+    _check_destination(request, broker)
     rows = [
         ApiVersion(api_key=entry.api.key, min_version=versions[0], max_version=versions[-1])
         for entry, versions in advertised_apis(telemetry=broker.telemetry.has_receivers, in_cluster=broker.in_cluster)
@@ -43,6 +50,15 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             for name, level in context.broker.image.features.items()
         ],
     )
+
+
+def _check_destination(request: ApiVersionsRequest, broker: BrokerContext) -> None:
+    if request.cluster_id not in (None, broker.image.cluster_id):
+        raise RebootstrapRequiredError(
+            f"this is cluster {broker.image.cluster_id}, but the client expects cluster {request.cluster_id}"
+        )
+    if request.node_id not in (ANY_NODE, broker.broker_id):
+        raise RebootstrapRequiredError(f"this is broker {broker.broker_id}, but the client expects {request.node_id}")
 
 
 def _supported(version: int) -> list[SupportedFeatureKey]:

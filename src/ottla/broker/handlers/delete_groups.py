@@ -31,7 +31,7 @@ async def handle(request: DeleteGroupsRequest, context: RequestContext) -> Delet
 
 
 async def _delete_share_states(group_id: str, broker: BrokerContext) -> None:
-    """Delete the states of a share group. If that fails, the group stays, so that it can be deleted again."""
+    """Delete the states if it is a share group. If that fails, the group stays, so that clients can retry."""
     group = broker.groups.groups.by_id.get(group_id)
     if isinstance(group, ShareGroup):
         await asyncio.gather(*(broker.share_persister.delete(ShareKey(group_id, *tip)) for tip in group.initialized))

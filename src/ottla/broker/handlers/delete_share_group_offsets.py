@@ -49,7 +49,6 @@ async def _delete(group: ShareGroup, topic_id: UUID, broker: BrokerContext) -> N
 
 
 def _empty_group(group_id: str, context: RequestContext) -> ShareGroup:
-    """Return a share group. Raises NonEmptyGroupError if it has members."""
     group = context.broker.groups.described(group_id, ShareGroup)
     if group.members:
         raise errors.NonEmptyGroupError(f"Group {group_id} has members.")

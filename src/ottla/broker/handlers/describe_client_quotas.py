@@ -21,7 +21,7 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 
 
 def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
-    """Return all entities with quotas that match every component of the filter."""
+    """Return the entities with quotas that match the filter."""
     components = {component.entity_type: component for component in request.components}
     _check(request, components)
     entries = [

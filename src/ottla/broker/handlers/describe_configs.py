@@ -56,7 +56,7 @@ async def _read_and_respond(
 
 
 def _paths(resources: RequestedResources, context: RequestContext) -> Iterator[str]:
-    """Yield the paths of the resources' configs. Invalid resources are left out; `_describe` reports their errors."""
+    """Yield the paths of the resources' configs. Resources with an error are left out; `_describe` reports it."""
     for requested, resource in resources:
         if isinstance(resource, KafkaError):
             continue

@@ -1,7 +1,7 @@
 """Fetch: return records, if possible as slices of log files that are sent without being read into memory.
 
 The broker answers when `min_bytes` are available, after `max_wait_ms`, or at once in cases such as an error of a
-partition. Partitions notify a waiting fetch of appends, so there is no polling. As in KIP-74, the first batch of the
+partition. Partitions notify a waiting fetch of new data, so there is no polling. As in KIP-74, the first batch of the
 first partition with data is returned even if it exceeds the limits. Up to version 3, batches are down-converted to
 messages of format 0 or 1.
 
@@ -70,7 +70,9 @@ READ_AT_ONCE = 256
 """Number of partitions that are read before other requests are processed."""
 SHORTEST_PAUSE_SECONDS = 0.002
 IDLE_FACTOR = 9
-"""After reading too little data, a consumer's fetch pauses this many times as long as the reading has taken."""
+"""After reading too little data, a consumer's fetch does not read again for this many times as long as the reading has
+taken, or until its timeout.
+"""
 Result = tuple[PartitionKey, CachedPartition, PartitionData]
 
 
@@ -92,7 +94,7 @@ class Budget:
 
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
-    """Answer at once if there is enough data, otherwise wait for it."""
+    """Return the response if it is available at once, otherwise an awaitable of it."""
     fetch_context = context.broker.fetch_sessions.context(request, context.version)
     fetch = Fetch(request, fetch_context, context)
     if len(fetch_context.partitions) > READ_AT_ONCE:
@@ -125,7 +127,7 @@ class Fetch:
         self._enough: asyncio.Event | None = None  # most fetches never wait
         self._watched: list[Partition] = []
         self._is_reading = False
-        """Whether partitions are being read. Data that arrives now may or may not be included."""
+        """Whether `_read_all` is reading. Data that arrives now may or may not be included."""
         state = request.replica_state
         self._replica_id, self._broker_epoch = (
             (request.replica_id, -1) if state is None else (state.replica_id, state.replica_epoch)
@@ -235,14 +237,14 @@ class Fetch:
     async def wait(
         self, results: list[Result] | None = None, budget: Budget | None = None, read_seconds: float | None = None
     ) -> FetchResponse:
-        """Wait until enough data has arrived, the timeout has passed, or the client has disconnected.
+        """Wait until the request can be answered, the timeout has passed, or the client has disconnected.
 
         Return the response.
 
-        `results`: the partitions that were read within `budget` before others turned out not to be in the page cache.
+        `results`: the partitions that were read within `budget`, if others were left out (see `read`).
 
         `read_seconds`: the time that reading all partitions took, if `watch` was called right after it. Then they are
-        not read again before there is a notification.
+        not read again before a notification or the timeout.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._request.max_wait_ms / 1000
@@ -275,8 +277,8 @@ class Fetch:
         await self._rest(min(deadline, asyncio.get_running_loop().time() + pause), deadline)
 
     def watch(self, partitions: Iterable[tuple[PartitionKey, CachedPartition]]) -> None:
-        """Register for notifications of readable partitions, and of the end of the connection, which also ends the
-        registrations if `wait` has not begun by then.
+        """Register for notifications of new data in the partitions, and of the end of the connection, which ends the
+        registrations even if `wait` never runs.
         """
         if self._enough is None:
             self._enough = asyncio.Event()
@@ -337,9 +339,7 @@ class Fetch:
         return whole
 
     def response(self, results: list[Result]) -> FetchResponse:
-        """Build the response with all partitions; in an incremental fetch session, only with those that have
-        changed.
-        """
+        """Build the response with all results; in an incremental fetch session, only with those that have changed."""
         session = self._fetch_context.session
         if session is not None:
             session.answered_at = self._broker.clock.monotonic()
@@ -551,7 +551,7 @@ class Fetch:
                 quota.record(data.records.nbytes, now)
 
     def _check_known(self, config: LogConfig) -> None:
-        """Raise an error if clients with this version of Fetch cannot read the topic's batches."""
+        """Raise an error if the topic's configs allow batches that clients with this version of Fetch cannot read."""
         if self._version < ZSTD_SINCE and config.compression_type == "zstd":
             raise errors.UnsupportedCompressionTypeError(f"reading zstd requires version {ZSTD_SINCE} of Fetch")
         if config.message_format > self._format and not config.message_downconversion_enable:
@@ -591,7 +591,7 @@ class Fetch:
         return memoryview(b"")
 
     def _diverging(self, partition: Partition, request: FetchPartition) -> EpochEndOffset | None:
-        """Return where the reader's log diverges from this log (KIP-595); None if it does not."""
+        """Return where the reader's log diverges from this log (KIP-595); None if it does not, or this is unknown."""
         log = partition.log
         if request.last_fetched_epoch > log.leader_epochs.latest:
             return None  # this log has no records of that epoch, so the follower cannot have diverging ones

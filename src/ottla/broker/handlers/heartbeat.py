@@ -1,4 +1,7 @@
-"""Heartbeat: renew the session of a member of a classic group. REBALANCE_IN_PROGRESS makes the member join again."""
+"""Heartbeat: renew the session of a member that uses the classic protocol.
+
+REBALANCE_IN_PROGRESS makes the member join again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""JoinGroup: join a classic group. The logic is in `coordinator.group.classic.classic_groups`."""
+"""JoinGroup: join a group by the classic protocol.
+
+The logic is in `coordinator.group.classic.classic_groups`; for consumer groups, in `coordinator.group.classic_members`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from ottla.security.acl import ResourceType
 def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Response]:
     """Pass the request to the coordinator.
 
-    During a rebalance, the coordinator answers when all members have joined or the rebalance times out.
+    During a rebalance of a classic group, the coordinator answers when all members have joined or the rebalance times
+    out.
     """
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     check_size((protocol.metadata for protocol in request.protocols), context)

@@ -1,4 +1,4 @@
-"""LeaveGroup: remove one member (up to version 2) or several members from a classic group."""
+"""LeaveGroup: remove one member (up to version 2) or several members that use the classic protocol from a group."""
 
 from __future__ import annotations
 

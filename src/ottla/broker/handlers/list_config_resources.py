@@ -1,4 +1,4 @@
-"""ListConfigResources: the names of resources with configs."""
+"""ListConfigResources: the names of config resources."""
 
 from __future__ import annotations
 

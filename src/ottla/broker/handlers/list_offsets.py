@@ -75,7 +75,7 @@ def handle(
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     """Answer at once if the data that lookups by time need is in the page cache.
 
-    Otherwise have workers read it first.
+    Otherwise have workers read it, or look it up in remote storage, first.
     """
     if request.replica_id != CONSUMER and not context.is_broker:
         request.replica_id = CONSUMER  # a client that is not a broker gets the offsets that consumers get

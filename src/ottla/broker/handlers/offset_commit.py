@@ -1,8 +1,8 @@
 """OffsetCommit: commit a group's offsets. From version 10 on, topics are identified by id.
 
-The valid offsets of one request are appended as one batch, so all or none of them are stored. Version 0 is from before
-Kafka stored offsets in a topic: it writes them to the metadata store, and checks neither member nor generation. Version
-1 may have the time of the commit, versions 2 to 4 a retention time.
+The valid offsets of a request, or of each part of a long one (`request_parts`), are appended as one batch, so all or
+none of them are stored. Version 0 is from before Kafka stored offsets in a topic: it writes them to the metadata store,
+and checks neither member nor generation. Version 1 may have the time of the commit, versions 2 to 4 a retention time.
 """
 
 from __future__ import annotations

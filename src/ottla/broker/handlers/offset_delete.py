@@ -27,15 +27,16 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
     )
     codes: dict[TopicPartition, int] = {}
     tombstones: list[CoordinatorRecord] = []
+    deleted: list[TopicPartition] = []
     for tp, record in runtime.offsets.delete(request.group_id, partitions):
         error = unauthorized.get(tp.topic)
         codes[tp] = _code(tp, record, context) if error is None else code_of(error)
         if not codes[tp] and record is not None and runtime.offsets.has(request.group_id, tp):
             tombstones.append(record)
+            deleted.append(tp)
     try:
         await runtime.append(request.group_id, tombstones)
-        if tombstones:
-            deleted = [tp for tp, code in codes.items() if not code]
+        if deleted:
             context.log_change("Deleted offsets of group %s: %s", request.group_id, listed(deleted))
     except KafkaError as error:
         codes = {tp: code or code_of(error) for tp, code in codes.items()}

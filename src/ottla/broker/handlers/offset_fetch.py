@@ -187,8 +187,8 @@ def _group(
 def _hide_unstable(
     group_id: str, topics: list[OffsetFetchResponseTopics], context: RequestContext, *, is_unconfirmed: bool
 ) -> None:
-    """Replace offsets that an open transaction, or another coordinator, may change with UNSTABLE_OFFSET_COMMIT, so that
-    the client retries (KIP-447).
+    """Return UNSTABLE_OFFSET_COMMIT instead of an offset that an open transaction or another coordinator may change, so
+    that the client retries (KIP-447).
     """
     pending = context.broker.groups.offsets.pending
     for topic in topics:

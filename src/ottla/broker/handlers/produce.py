@@ -96,7 +96,9 @@ return.
 
 
 class Wait(NamedTuple):
-    """A partition's response to be sent when `future` is done. If the future fails, its error replaces the response."""
+    """A partition's response, which has to wait for `future`. If the future fails or times out, the response gets an
+    error.
+    """
 
     response: PartitionProduceResponse
     topic_partition: TopicPartition
@@ -424,9 +426,9 @@ def _append_topic(
 def _rejected(
     tp: TopicPartition, data: PartitionProduceData, error: errors.KafkaError, context: RequestContext
 ) -> PartitionProduceResponse:
-    """Record that a batch was rejected, so that later batches of its producer are rejected until it is sent again.
+    """Record that a batch was rejected, and return the response for it.
 
-    Return the response for it.
+    After a retriable error, later batches of an idempotent producer may be rejected too (see `RejectedBatches`).
     """
     header, partitions = _header(data.records), context.broker.partitions
     if header is not None:
@@ -509,7 +511,8 @@ def _append_records(
 ) -> PartitionProduceResponse:
     """Append a batch, and return the response for it.
 
-    Raises DeferredAppendError if a worker has to validate the batch first, or it has to wait for the queue of writes.
+    Raises DeferredAppendError if a worker has to validate the batch first, or it has to wait for the queue of writes,
+    and another KafkaError if the batch is rejected.
     """
     if _is_transactional(
         records

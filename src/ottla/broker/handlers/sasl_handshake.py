@@ -1,6 +1,6 @@
 """SaslHandshake, on listeners without SASL or from clients that are authenticated already.
 
-On SASL listeners, `security/sasl_authenticator` handles it during authentication.
+On SASL listeners, `security/sasl_authenticator` handles it during authentication and re-authentication (KIP-368).
 
 This handler only starts the proof that the client is a broker of this cluster (`cluster/interbroker/membership_proof`).
 """

@@ -65,8 +65,8 @@ def _check_described(group: StreamsGroup, context: RequestContext) -> None:
 
 
 def _topology(group: StreamsGroup) -> m.Topology | None:
-    """Return the group's topology, with the computed partition counts of internal topics if its topics exist and
-    fit.
+    """Return the group's topology; None if it has none. Internal topics have their computed partition counts if no
+    topics are missing and all fit.
     """
     topology, configured = group.topology, group.transient.configured
     if topology is None:

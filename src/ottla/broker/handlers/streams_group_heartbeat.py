@@ -78,7 +78,7 @@ def _is_valid(name: str) -> bool:
 
 
 def _create_missing(group_id: str, response: m.StreamsGroupHeartbeatResponse, context: RequestContext) -> None:
-    """Start to create the internal topics that are missing.
+    """Start to create the internal topics that are missing, if the client may create all of them.
 
     Add the reasons why topics cannot be created to the status.
     """

@@ -13,7 +13,10 @@ from ottla.security.acl import ResourceType
 
 
 def handle(request: SyncGroupRequest, context: RequestContext) -> Awaitable[Response]:
-    """Pass the request to the coordinator. During a rebalance, it answers when the leader has sent the assignment."""
+    """Pass the request to the coordinator.
+
+    During a rebalance of a classic group, the coordinator answers when the leader has sent the assignment.
+    """
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     check_size((assigned.assignment for assigned in request.assignments), context)
     runtime = context.broker.groups

@@ -35,7 +35,7 @@ class HttpListener:
     def __init__(self, config: BrokerConfig, endpoint: Endpoint, node: ObservedNode) -> None:
         """Create the listener without binding its address.
 
-        Raises ConfigurationError if the key store of an https listener cannot be used.
+        Raises ConfigurationError if the certificates of an https listener cannot be used.
         """
         self._endpoint = endpoint
         self._passwords = config.ottla_http_passwords

@@ -149,7 +149,7 @@ async def _read_request(connection: h11.Connection, reader: asyncio.StreamReader
         elif isinstance(event, h11.Request):
             request = event
             if request.method.decode() not in METHODS:
-                return request  # the request is too large, and is rejected without reading its body
+                return request  # it is rejected without reading its body
         elif isinstance(event, h11.Data):
             nbytes += len(event.data)
             if nbytes > MAX_BODY_BYTES:

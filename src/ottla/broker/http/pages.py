@@ -129,7 +129,7 @@ async def _problems(node: ObservedNode, broker: MonitoredBroker, checks_isr: boo
 
 
 async def version(request: HttpRequest) -> Page:
-    """Return the versions of Ottla and Python, and the ids of broker and cluster."""
+    """Return the versions of Ottla and Python and, once the logs are loaded, the ids of broker and cluster."""
     broker = request.node.monitored
     facts: dict[str, object] = {"version": __version__, "python": platform.python_version()}
     if broker is not None:

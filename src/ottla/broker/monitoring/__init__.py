@@ -1,1 +1,1 @@
-"""Metrics of the broker."""
+"""Metrics, request log and traces of the broker."""

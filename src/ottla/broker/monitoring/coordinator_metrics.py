@@ -194,7 +194,7 @@ COORDINATOR_METRICS: Final[tuple[BrokerMetric, ...]] = (
         "ottla:type=consumer-groups#omitted-offsets",
         GAUGE,
         NONE,
-        "Committed offsets beyond the 20,000 whose lags are read.",
+        "Committed offsets of groups that were left out, because the lags of at most 20,000 offsets are read.",
         coordinators.omitted_offsets,
     ),
     BrokerMetric(

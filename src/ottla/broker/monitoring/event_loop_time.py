@@ -1,4 +1,4 @@
-"""Measures the time that the event loop waits for sockets: the idle time of a broker."""
+"""Measures the time that the event loop waits for sockets and timers: the idle time of a broker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EventLoopTime(selectors.DefaultSelector):
 
     @property
     def busy_seconds(self) -> float:
-        """The time in seconds since the start in which the event loop did not wait."""
+        """The time in seconds from the start to the end of the last wait in which the event loop did not wait."""
         return self.woken_at - self.began_at - self.idle_seconds
 
     def idle_fraction(self) -> float:

@@ -48,7 +48,7 @@ def _weights(accept: str) -> dict[str, float]:
 
 
 def lines(scrape: Scrape, text_format: TextFormat, names: Collection[str] = ()) -> Iterator[str]:
-    """Yield the text in pieces with at most one sample each, so that the caller may pause after any of them.
+    """Yield the text in pieces with at most one value or summary each, so that the caller may pause after any of them.
 
     `names`: only these metrics; empty for all.
     """

@@ -58,7 +58,7 @@ class BrokerReporters:
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def read(self) -> None:
-        """Read all values.
+        """Read all values, unless the broker is still loading its logs.
 
         Add metrics that are new, such as those of a new topic, and remove those that no longer exist.
         """

@@ -132,7 +132,6 @@ class TracedDispatch(Dispatch):
 
 
 async def _end_later(span: Span, pending: Awaitable[Reply], header: RequestHeader) -> Reply:
-    """Await a response that depends on other brokers, new records or a timeout, and end its span."""
     began = time.perf_counter()
     try:
         reply = await pending
@@ -171,9 +170,8 @@ def _fail(span: Span, error: BaseException) -> None:
 
 
 def _error_of(reply: Any, header: RequestHeader) -> str | None:
-    """Return the name of the first error in a response; None if there is none.
-
-    Responses with records from log files are not searched.
+    """Return the name of an error in a response; None if there is none, or the response cannot be decoded or has
+    records from log files.
     """
     entry = BY_KEY.get(header.api_key)
     if entry is None or not all(isinstance(chunk, bytes | bytearray | memoryview) for chunk in reply):
@@ -188,7 +186,7 @@ def _error_of(reply: Any, header: RequestHeader) -> str | None:
 
 
 def _decoded(request: type[Request[Any]], frame: memoryview, version: int, pos: int) -> Any:
-    """Return the request; None if it cannot be decoded, or is so large that the event loop would be blocked."""
+    """Return the request; None if it cannot be decoded, or has so many items that the event loop would be blocked."""
     steps = decode_in_slices(request, frame, version, pos, MAX_ITEMS)
     try:
         next(steps)
@@ -201,7 +199,7 @@ def _decoded(request: type[Request[Any]], frame: memoryview, version: int, pos: 
 
 
 def _topics(request: Any) -> dict[str, Any]:
-    """Return the topics of a Produce or Fetch request as attributes: names, or ids if the client uses ids."""
+    """Return the first topics of a Produce or Fetch request as attributes: names, or ids if the client uses ids."""
     topics = request.topic_data if isinstance(request, ProduceRequest) else request.topics
     named = [getattr(topic, "name", "") or getattr(topic, "topic", "") or str(topic.topic_id) for topic in topics]
     if len(named) == 1:
@@ -210,7 +208,6 @@ def _topics(request: Any) -> dict[str, Any]:
 
 
 def _links(request: ProduceRequest) -> Iterator[Link]:
-    """Yield a link for each batch whose first record has a trace context, for the first MAX_NAMES partitions."""
     partitions = [partition for topic in request.topic_data for partition in topic.partition_data]
     for partition in partitions[:MAX_NAMES]:
         context = _sender(partition.records)
@@ -219,7 +216,9 @@ def _links(request: ProduceRequest) -> Iterator[Link]:
 
 
 def _sender(records: Any) -> trace.SpanContext | None:
-    """Return the trace context in the headers of the first record of an uncompressed batch; None if there is none."""
+    """Return the trace context in the headers of the first record of an uncompressed batch; None if there is none,
+    or the batch is larger than MAX_LINKED_BYTES.
+    """
     if records is None or not HEADER_BYTES < len(records) <= MAX_LINKED_BYTES or records[16] != MAGIC:
         return None
     with suppress(CorruptMessageError):

@@ -59,7 +59,7 @@ class TraceExport:
         return cls(provider)
 
     async def close(self) -> None:
-        """Export the last spans, and shut down the tracer provider if the broker has created it."""
+        """Export the last spans and shut down the tracer provider, if the broker has created it."""
         if self._provider is not None:
             await asyncio.to_thread(self._provider.shutdown)
 

@@ -29,7 +29,7 @@ ANONYMOUS: Final = "ANONYMOUS"
 """Kafka's name for an unauthenticated user."""
 MAX_REMEMBERED_ID = 255
 MAX_SHARES = 10_000
-"""Number of looked-up quotas above which unused ones are forgotten, so that generated client ids cannot fill memory."""
+"""Maximum number of remembered look-ups, and of token buckets, so that generated client ids cannot fill the memory."""
 
 
 class MeasuredUsage:
@@ -91,7 +91,9 @@ class Quotas:
         """Whether any quota of a user or client is set; otherwise nothing is measured."""
 
     def update(self, image: ClusterImage) -> None:
-        """Apply changed quotas. The usage that was measured before still counts."""
+        """Apply changed quotas. The usage that was measured before still counts, except against a controller mutation
+        quota that has changed.
+        """
         self._image = image
         self._shares.clear()
         self.active = any(
@@ -168,7 +170,7 @@ class Quotas:
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[tuple[str, str], float] | None:
         """Return the (user, client id) that the quota applies to and its limit: the first that is set, in Kafka's
-        order.
+        order. Return None if none is set.
         """
         for path, owner in _precedence(user, client_id):
             value = self._image.configs.get(path, {}).get(key)

@@ -1,4 +1,4 @@
-"""Conversion between ACLs and the numbers in requests, with the rejection of invalid ACLs."""
+"""Conversion between ACLs and the fields of requests and responses, with the rejection of invalid requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.security.acl import (
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 """Kafka's error message for requests about ACLs to a broker without an authorizer."""
 MAX_AT_ONCE: Final = 10_000
-"""Maximum number of ACLs to add, or filters to delete by, in one request, as in Kafka."""
+"""Maximum number of ACLs to add, or filters to delete by, in one request, like Kafka's MAX_RECORDS_PER_USER_OP."""
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -126,7 +126,7 @@ def acl_text(acl: ACL) -> str:
 
 
 def _enum_member(kind: type[E], number: int) -> E:
-    """Return the member with this number; UNKNOWN for numbers that only newer clients know."""
+    """Return the member with this number; UNKNOWN if there is none."""
     try:
         return kind(number)
     except ValueError:

@@ -35,7 +35,7 @@ def on_group(context: RequestContext, name: str) -> int:
 
 
 def on_cluster(context: RequestContext) -> int:
-    """Return the client's authorized operations on the cluster, one bit each."""
+    """Return the client's authorized operations on the cluster, one bit each; 0 without DESCRIBE."""
     if not context.allows(ACLOperation.DESCRIBE, ResourceType.CLUSTER):
         return 0
     return _bits(context, ResourceType.CLUSTER, CLUSTER_NAME)

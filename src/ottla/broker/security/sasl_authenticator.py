@@ -1,10 +1,10 @@
 """Authentication on SASL listeners (KIP-43, KIP-152, KIP-368). Before it, clients send only ApiVersions.
 
 A connection goes from INITIAL (ApiVersions or SaslHandshake) to AUTHENTICATE (SaslAuthenticate requests, or raw tokens
-after version 0 of the handshake) to COMPLETE, where requests go to the broker. After a failed
-authentication, the broker waits, sends the error unless the tokens were raw, and closes the connection, so that
-passwords cannot be guessed quickly. With `connections.max.reauth.ms`
-the client has to authenticate again within that time, as the same user. Not thread-safe: event loop only.
+after version 0 of the handshake) to COMPLETE, where requests go to the broker. After a failed authentication, the
+broker waits, sends the error if there is a response that can contain it, and closes the connection, so that passwords
+cannot be guessed quickly. With `connections.max.reauth.ms` the client has to authenticate again within that time, as
+the same user. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class SaslAuthenticator:
         self._max_frame = max_frame_bytes
 
     def __call__(self, frame: memoryview, connection: Connection) -> Reply | Awaitable[Reply]:
-        """Pass the request to the broker if the client is authenticated; otherwise authenticate it."""
+        """Pass the request to the broker, or process it as a step of the client's authentication."""
         session = connection.state.get(SESSION)
         if not isinstance(session, SaslSession):
             session = connection.state[SESSION] = SaslSession()
@@ -119,7 +119,9 @@ class SaslAuthenticator:
         return self._handshake(frame, session, connection)
 
     def _must_renew(self, session: SaslSession, frame: memoryview, connection: Connection) -> bool:
-        """Return whether the client starts to authenticate again. Raises CloseConnectionError if it is too late."""
+        """Return whether the client starts to authenticate again. Raises CloseConnectionError for any other request
+        after the session has expired.
+        """
         assert session.expires is not None
         now = time.monotonic()
         if int.from_bytes(frame[:2], "big") == HANDSHAKE:

@@ -78,10 +78,11 @@ def _tokens(config: BrokerConfig, listener: str) -> Callable[[str], Authenticate
         JwtValidator,
         UnsecuredJwtValidator,
     )
+    from ottla.security.sasl.token_provider import jaas_tls_context
 
     oauth = config.oauth_of(listener)
     if oauth.sasl_oauthbearer_jwks_endpoint_url is not None:
-        return JwtValidator(oauth).check
+        return JwtValidator(oauth, jaas_tls_context(config.jwks_endpoint_jaas(listener))).check
     log.warning(
         "Listener %s accepts unsigned tokens, which anyone can forge. Set sasl.oauthbearer.jwks.endpoint.url, except "
         "in tests",

@@ -24,7 +24,7 @@ MECHANISMS: Final = {
 
 
 def credential(mechanism: ScramMechanism, salt: bytes, salted_password: bytes, iterations: int) -> str:
-    """Return the credential to store: enough to verify the password, not to log in with it."""
+    """Return the credential to store. The broker can verify logins with it, but it does not allow a login."""
     stored = Credential.of_salted_password(mechanism.hash, salted_password, salt, iterations)
     return scram_value(*stored)
 

@@ -1,4 +1,4 @@
-"""The broker: `BrokerNode.start` creates and starts all parts in stages."""
+"""The broker, whose parts are started in stages by `BrokerNode.start`."""
 
 from __future__ import annotations
 
@@ -453,7 +453,7 @@ class BrokerNode:
         self._are_logs_loaded = True
 
     async def _join_cluster(self, lifecycle: BrokerLifecycle) -> None:
-        """Register this broker, accept connections, and wait until the controller is elected."""
+        """Register this broker, let clients connect, and wait until the controller is elected."""
         assert self._store is not None
         self._store.on_new_session(lifecycle.rejoin)
         config = self.config
@@ -628,7 +628,6 @@ class BrokerNode:
         return TopicConfig.usable(topic, self._topic_defaults, configs).unclean_leader_election_enable
 
     async def _assign_id(self, store: MetadataStore) -> None:
-        """If the broker has no id in its configs and log directories, have the metadata store generate one."""
         config = self.config
         if self._has_id:
             if config.broker_id_generation_enable:

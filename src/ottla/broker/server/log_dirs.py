@@ -74,7 +74,7 @@ class LogDirs(list[LogDir]):
 
     @property
     def load_progress(self) -> str:
-        """The directory that `load` is reading, and how many of its logs are loaded."""
+        """The progress of `load` as text: while a directory is loaded, its path and the number of loaded logs."""
         return next((log_dir.load_progress for log_dir in self if log_dir.load_progress), "loading the logs")
 
     def store_dir(self, config: BrokerConfig) -> LogDir | None:

@@ -50,7 +50,7 @@ class CachedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.partition: Partition | None = None
-        """In a follower's session: the partition on this broker; None until it has been read."""
+        """In a follower's session: the partition on this broker; None until it is read, and again after `change`."""
         self.follower: Replica | None = None
         """In a follower's session: the leader's state of that follower; None until it has read the partition."""
 
@@ -60,7 +60,7 @@ class CachedPartition:
         self.partition = None
 
     def is_quiet(self, now: float, broker_epoch: int) -> bool:
-        """Return whether there is nothing to send to the follower, which then counts as caught up.
+        """Return whether there is certainly nothing to send to the follower, which then counts as caught up.
 
         Most partitions are quiet.
 
@@ -85,8 +85,8 @@ class CachedPartition:
         return True
 
     def news(self, data: PartitionData) -> bool:
-        """Return whether an incremental response must contain this partition; if so, store the offsets that it
-        contains.
+        """Return whether an incremental response must contain this partition, and store its offsets for the next
+        comparison.
         """
         has_news = bool(
             data.error_code
@@ -134,7 +134,7 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """The partitions of one request, and the fetch session of the client; None if it has none."""
+    """The partitions that one request reads, and the fetch session of the client; None if it has none."""
 
     partitions: list[tuple[PartitionKey, CachedPartition]]
     session: FetchSession | None
@@ -168,7 +168,8 @@ class FetchSessions:
         return [] if session is None else list(session.partitions)
 
     def context(self, request: FetchRequest, version: int) -> FetchContext:
-        """Return the partitions and the session of a request; open a session if the request asks for one.
+        """Return the partitions and the session of a request; open a session if the request asks for one and
+        the limits allow it.
 
         Epochs 0 and -1 close the session that the request names.
 
@@ -231,7 +232,7 @@ class FetchSessions:
 
 
 def requested_partitions(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchPartition]]:
-    """Yield every partition that a request names."""
+    """Yield every partition that a request names, with its key."""
     for topic in request.topics:
         for partition in topic.partitions:
             yield PartitionKey(topic.topic, topic.topic_id, partition.partition), partition

@@ -49,7 +49,7 @@ class Acquired(NamedTuple):
 
 
 ONLY_ABORTED = Acquired(b"", [])
-"""The result of `acquire` if all records read belong to aborted transactions, and more records may follow.
+"""The result of `acquire` if it has only skipped records of aborted transactions, and more records may follow.
 
 Let other tasks run, then call `acquire` again.
 """
@@ -152,7 +152,7 @@ class SharePartitionReader:
     def acquire(self, tip: TopicIdPartition, max_bytes: int, max_records: int, *, strict: bool) -> Acquired | None:
         """Acquire available records; the last batch may exceed `max_records` unless `strict`.
 
-        Return None if there are none, and ONLY_ABORTED if they belong to aborted transactions.
+        Return None if there are none now, and ONLY_ABORTED if only records of aborted transactions were skipped.
         """
         shared, partition = self.shared(tip), self.partition(tip)
         offset = shared.next_offset
@@ -311,7 +311,7 @@ class SharePartitionReader:
 
 
 def _joined(runs: list[RecordRange]) -> list[RecordRange]:
-    """Merge ranges that are adjacent."""
+    """Merge adjacent ranges with the same number of deliveries."""
     merged: list[RecordRange] = []
     for run in runs:
         if merged and merged[-1].last + 1 == run.first and merged[-1].delivered == run.delivered:

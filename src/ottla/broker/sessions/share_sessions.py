@@ -39,7 +39,7 @@ class ShareSession:
     def update(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Add and remove the partitions that a request names.
 
-        Raises ShareSessionLimitReachedError for more than MAX_PARTITIONS partitions.
+        Raises ShareSessionLimitReachedError if there are more than MAX_PARTITIONS partitions before any is removed.
         """
         for partition in added:
             self.partitions[partition] = None

@@ -76,8 +76,8 @@ def resources(args: argparse.Namespace) -> list[ResourcePatternFilter]:
 
 
 def requested_entries(args: argparse.Namespace) -> Entries:
-    """Return the entries to add or remove, by resource. Raises ConfigurationError if no resource is named, a principal
-    or operation is invalid, or an operation does not apply to a resource.
+    """Return the entries to add or remove, by resource. Raises ConfigurationError if no resource is named, a name is
+    empty, a principal or operation is invalid, or an operation does not apply to a resource.
     """
     named = resources(args)
     if not (named or args.idempotent):
@@ -132,7 +132,7 @@ def operation_names() -> list[str]:
 
 def principal(option: str, text: str) -> str:
     """Return a principal such as `User:alice` without surrounding spaces. Raises ConfigurationError, with the name of
-    the option, for a text without a type and a colon.
+    the option, unless the text begins with a type and a colon.
     """
     name = text.strip()
     kind, colon, _ = name.partition(":")

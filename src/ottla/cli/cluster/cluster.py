@@ -68,9 +68,10 @@ def show_status(args: argparse.Namespace) -> int:
 
 
 def up(directory: Path, args: argparse.Namespace) -> int:
-    """Start the cluster, or create it first if the directory has none. Print the status.
+    """Start the cluster, after creating it if the directory has none, and print the status.
 
-    Raises ConfigurationError if there is a cluster with another number of brokers, or `--override` is set for it.
+    Raises ConfigurationError for invalid options, such as `--override` or another number of brokers for a cluster that
+    exists.
     """
     cluster = LocalCluster.load(directory)
     if cluster is None:
@@ -109,7 +110,9 @@ def kill(directory: Path, args: argparse.Namespace) -> int:
 
 
 def start(directory: Path, args: argparse.Namespace) -> int:
-    """Start a broker or ZooKeeper if it is not running. Raises StartupError if it is paused, or not ready in time."""
+    """Start a broker or ZooKeeper if it is not running. Raises StartupError if it is paused, ends during the
+    start, or is not ready in time.
+    """
     cluster = _existing(directory)
     broker = _find(cluster, args.id)
     if cluster.zookeeper_is_paused() if broker is None else cluster.is_paused(broker):
@@ -156,8 +159,8 @@ def _existing(directory: Path) -> LocalCluster:
 
 
 def _find(cluster: LocalCluster, text: str) -> Broker | None:
-    """Return the broker with this id; None if `text` is "zookeeper". Raises ConfigurationError if there is no such
-    broker.
+    """Return the broker with this id; None if `text` is "zookeeper". Raises ConfigurationError if the cluster has no
+    such broker, or no ZooKeeper.
     """
     if text == "zookeeper":
         cluster.check_zookeeper()

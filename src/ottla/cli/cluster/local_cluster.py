@@ -84,7 +84,7 @@ class LocalCluster:
         cls, directory: Path, brokers: int, base_port: int, zookeeper_port: int | None, overrides: Mapping[str, str]
     ) -> Self:
         """Create a cluster in a directory that exists and has none, without starting it. `overrides` are broker configs
-        in addition to `defaults`.
+        that are added to `defaults` or replace them.
         """
         cluster = cls(directory, free_port() if zookeeper_port == 0 else zookeeper_port, base_port)
         for _ in range(brokers):
@@ -206,7 +206,7 @@ class LocalCluster:
 
     def start_zookeeper(self) -> None:
         """Start ZooKeeper if the cluster has one and it is not running, and save the cluster. Raises StartupError if it
-        does not respond in time, or another ZooKeeper has its address.
+        ends or does not respond in time, or another ZooKeeper has its address.
         """
         server = self.zookeeper
         if server is None or self.zookeeper_is_running():
@@ -242,7 +242,7 @@ class LocalCluster:
                     raise StartupError(f"{error}{self._others_that_run(broker)}") from None
 
     def _others_that_run(self, broker: Broker) -> str:
-        """Return which other brokers run, and what to do with them, after this one has failed; empty if none runs."""
+        """Return a hint that names the other running brokers, for the error of this one; empty if there are none."""
         others = [other.id for other in self.brokers if other is not broker and self.is_running(other)]
         if not others:
             return ""

@@ -35,8 +35,8 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Set and remove the configs, quotas or SCRAM credentials of the selected entity. Raises ConfigurationError if
-    quotas and credentials are combined.
+    """Set and remove the configs, quotas or SCRAM credentials of the selected entity. Raises ConfigurationError for
+    invalid changes, such as a combination of quotas and credentials.
     """
     targets = entities(args)
     if targets[0].kind.resource:
@@ -111,8 +111,8 @@ def _changes(args: argparse.Namespace) -> Changes:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Parse configs such as `a=1,b=[x,y]`. Raises ConfigurationError for a part without `=` or without a name; an empty
-    value is allowed.
+    """Parse configs such as `a=1,b=[x,y]`. Raises ConfigurationError for a part without `=` or without a name. Empty
+    values are allowed, and empty parts are ignored.
     """
     configs = {}
     for part in filter(None, map(str.strip, _COMMA.split(text))):

@@ -100,7 +100,8 @@ def _as_json(quotas: Mapping[Any, Quotas], credentials: Credentials) -> dict[str
 
 def alter(admin: KafkaAdminClient, entities: Sequence[Entity], changes: Mapping[str, str | None]) -> None:
     """Change the quotas of users, clients or IP addresses, or the SCRAM credentials of a user; None in `changes`
-    removes one. Raises ConfigurationError if both kinds are combined, and for invalid values.
+    removes one. Raises ConfigurationError if both kinds are combined, and for invalid values, and InvalidConfigError if
+    a quota to remove is not set.
     """
     passwords = {name: value for name, value in changes.items() if name in MECHANISMS}
     if passwords and len(passwords) < len(changes):

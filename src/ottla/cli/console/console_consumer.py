@@ -157,7 +157,8 @@ COMMAND = Command(
             Option("--blacklist REGEX", "with --zookeeper: read all topics except those whose whole names match"),
         ),
         Flag(
-            "--from-beginning", "start at the earliest record instead of the end, unless --group has committed offsets"
+            "--from-beginning",
+            "start at the earliest record instead of the end, unless the group has committed offsets",
         ),
         Option("--partition", "number of the only partition of --topic to read (default: all)", int),
         Option(

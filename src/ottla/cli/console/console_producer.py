@@ -37,28 +37,31 @@ class Lines(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Lines:
-        """Create the rules from the values of `--property`; the defaults are those of Kafka's LineMessageReader."""
+        """Create the rules from properties such as `parse.key`; the defaults are those of Kafka's LineMessageReader."""
         return cls(
             boolean(values.get("parse.key")),
-            unescape(values.get("key.separator", "\t")),
+            _separator(values, "key.separator", "\t"),
             boolean(values.get("parse.headers")),
-            unescape(values.get("headers.delimiter", "\t")),
-            unescape(values.get("headers.separator", ",")),
-            unescape(values.get("headers.key.separator", ":")),
+            _separator(values, "headers.delimiter", "\t"),
+            _separator(values, "headers.separator", ","),
+            _separator(values, "headers.key.separator", ":"),
             values["null.marker"].encode() if "null.marker" in values else None,
             boolean(values.get("ignore.error")),
         )
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return the key, the value and the headers of a line, which has the number `number`. Raises ConfigurationError
-        if a separator is missing, unless `ignore_error` is set.
+        """Return the key, the value and the headers of line `number`. Raises ConfigurationError if a separator is
+        missing, unless `ignore_error` is set.
         """
         headers: list[tuple[str, bytes | None]] = []
         if self.parse_headers:
             text, line = self._split(line, self.headers_delimiter, "headers", number)
             for pair in (text or b"").split(self.headers_separator) if text else []:
                 name, value = self._split(pair, self.header_key_separator, "header key", number)
-                headers.append(((name or b"").decode(), self._null(value)))
+                try:
+                    headers.append(((name or b"").decode(), self._null(value)))
+                except UnicodeDecodeError:
+                    raise ConfigurationError(f"The name of a header on line number {number} is not UTF-8") from None
         key: bytes | None = None
         if self.parse_key:
             key, line = self._split(line, self.key_separator, "key", number)
@@ -76,6 +79,13 @@ class Lines(NamedTuple):
 
     def _null(self, data: bytes | None) -> bytes | None:
         return None if data == self.null_marker and self.null_marker is not None else data
+
+
+def _separator(values: dict[str, str], name: str, default: str) -> bytes:
+    separator = unescape(values.get(name, default))
+    if not separator:
+        raise ConfigurationError(f"{name}: an empty separator is not allowed")
+    return separator
 
 
 class LineReader(Protocol):
@@ -104,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Failures:
-    """Counts failed records, and prints each of the first MAX_ERRORS errors when it occurs: the input may never end."""
+    """Counts errors, and prints each of the first MAX_ERRORS when it occurs, because the input may never end."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -147,7 +157,6 @@ def _prompted(source: BinaryIO, interactive: bool) -> Iterable[bytes]:
 
 
 def _reader(args: argparse.Namespace) -> LineReader:
-    """Return the reader that parses lines. Raises ConfigurationError if it cannot be created."""
     values = dict(properties.load(args.reader_config)) if args.reader_config else {}
     values.update(properties.override(text) for text in args.property)
     if args.line_reader is None or args.line_reader.rpartition(".")[2] == DEFAULT_READER:

@@ -1,4 +1,4 @@
-"""Print records that a share group acquires, and acknowledge them, as kafka-console-share-consumer.sh does."""
+"""Print records as a member of a share group, and acknowledge them, as kafka-console-share-consumer.sh does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUP = "console-share-consumer"
 
 def run(args: argparse.Namespace) -> int:
     """Print records until the limit of `--max-messages` or `--timeout-ms` is reached or a signal arrives. Acknowledge
-    each record after it has been printed: accept it, or release or reject it if the options say so.
+    each record: accept it, or release or reject it if the options say so.
 
     Return 0, or after a signal 128 plus its number.
     """
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print(consumer: KafkaShareConsumer, record_format: RecordFormatter, args: argparse.Namespace) -> int:
-    """Print records until a limit is reached or a signal arrives, and return their number."""
+    """Print records until a limit is reached or a signal arrives. Return the number of acknowledged records."""
     count = 0
     last = time.monotonic()
     while True:

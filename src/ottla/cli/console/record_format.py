@@ -56,7 +56,7 @@ class RecordFormatter(Protocol):
     """Formats records for printing. A class in `--formatter` may implement it."""
 
     def line(self, record: ConsumerRecord) -> bytes:
-        """Return the bytes to print for a record, with the line separator."""
+        """Return the bytes to print for a record, including the line separator; empty to print nothing."""
         ...
 
 
@@ -69,7 +69,9 @@ class NoOutput:
 
 
 def formatter(args: argparse.Namespace) -> RecordFormatter:
-    """Return the formatter that the options select. Raises ConfigurationError if it cannot be created."""
+    """Return the formatter that the options select. Raises ConfigurationError for invalid options, or
+    SerializationError for an unknown deserializer.
+    """
     values = dict(properties.load(args.formatter_config)) if args.formatter_config else {}
     values.update(properties.override(text) for text in args.property)
     for option in ("key_deserializer", "value_deserializer"):
@@ -111,7 +113,7 @@ class Format(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Format:
-        """Create a format from the values of `--formatter-property`. Raises ConfigurationError for a wrong
+        """Create a format from properties such as `print.key`. Raises SerializationError for an unknown
         deserializer.
         """
         return cls(

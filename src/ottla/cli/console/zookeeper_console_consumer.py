@@ -37,7 +37,7 @@ GROUPS = 100_000
 
 def run(args: argparse.Namespace) -> int:
     """Print messages until a limit is reached or a signal arrives, and return 0 or 128 plus the number of the signal.
-    Return 1 if the group has offsets, which --from-beginning does not allow without --delete-consumer-offsets.
+    Return 1 if the group has offsets and --from-beginning is set without --delete-consumer-offsets.
     """
     options = _options(args)
     config = ConsumerConfig(options)
@@ -103,8 +103,8 @@ def _print(stream: KafkaStream, record_format: Format, args: argparse.Namespace)
 
 
 def _prepare_group(args: argparse.Namespace, config: ConsumerConfig) -> bool:
-    """Delete the znodes of the group if --delete-consumer-offsets is set. Otherwise return False, and print why, if it
-    has offsets although --from-beginning is set.
+    """Delete the znodes of the group if --delete-consumer-offsets is set. Otherwise return False, and print why, if the
+    group has offsets although --from-beginning is set.
     """
     with connection.zookeeper(args.zookeeper) as zk:
         if args.delete_consumer_offsets:

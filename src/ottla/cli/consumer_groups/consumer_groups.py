@@ -44,8 +44,8 @@ def _cell(column: str, value: str) -> str:
 
 
 def _types(args: argparse.Namespace) -> set[str]:
-    """Return the types of --type in lower case. Raises ConfigurationError for an unknown type, or with an action other
-    than --list.
+    """Return the types of --type in lower case. Raises ConfigurationError for an unknown type, or if --type is used
+    with an action other than --list.
     """
     types = {kind.strip().lower() for kind in (args.type or "").split(",") if kind.strip()}
     if args.type is not None and args.action != "list":
@@ -70,7 +70,7 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
     """Print the groups that `--state` and `--type` select, and return them for JSON. Each of these options adds a
-    column; without values, it selects all groups.
+    column; without a value, it selects all groups.
     """
     states, types = _states(args), _types(args)
     groups = sorted(
@@ -90,7 +90,7 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete groups, and return the results for JSON. Those that cannot be deleted are reported as errors; the exit
+    """Delete groups, and return the results for JSON. Groups that cannot be deleted are reported as errors; the exit
     code is then 1.
     """
     groups = _groups(admin, args)
@@ -119,8 +119,8 @@ def _check_delete_offsets(args: argparse.Namespace) -> None:
 
 
 class _ValidateRegex(argparse.Action):
-    """Prints whether brokers accept a regular expression in a SubscriptionPattern, and exits with 0. It needs no
-    broker, but google-re2: without it, the exit code is 2.
+    """Prints whether brokers accept a regular expression in a SubscriptionPattern, and exits with 0. No broker is
+    needed. If google-re2 is not installed, the exit code is 2.
     """
 
     def __call__(
@@ -156,7 +156,7 @@ COMMAND = AdminCommand(
         Action("delete", "delete empty groups", delete),
         Action(
             "reset-offsets",
-            "change the committed offsets of inactive groups",
+            "print new offsets for inactive groups, and commit them with --execute",
             _reset_offsets,
             check=_check_reset_offsets,
         ),

@@ -65,7 +65,7 @@ def describe(
 
 
 def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, verbose: bool) -> dict[str, Any]:
-    """Print the coordinator, the assignor, the state and the number of members of a group, and return them for JSON."""
+    """Print the state of a group. Return its coordinator, assignor, epochs and number of members for JSON."""
     address, coordinator = coordinator_of(group, nodes)
     described = f"{address}  ({group.coordinator_id})"
     row = [group.group_id, described, group.protocol or None, group.state]
@@ -88,8 +88,8 @@ def _state(output: Output, group: GroupDescription, nodes: Iterable[Node], *, ve
 
 
 def _offset_rows(admin: KafkaAdminClient, group: GroupDescription, timeout_ms: float) -> list[Row]:
-    """Return the partitions of the members, beginning with the member that has the most partitions, and then the
-    partitions with a committed offset and without an owner.
+    """Return the rows of the members' partitions, beginning with the member that has the most partitions, and then the
+    rows of partitions with a committed offset and without an owner.
     """
     committed = admin.list_consumer_group_offsets(group.group_id, None, timeout_ms)
     members = sorted(group.members, key=lambda member: -len(member.assignment))

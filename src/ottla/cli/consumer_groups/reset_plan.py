@@ -33,7 +33,7 @@ _WIDTH: Final = 15
 
 def scope(texts: Iterable[str]) -> tuple[list[TopicPartition], list[str]]:
     """Split the values of `--topic` into partitions (such as `visits:0,3`) and whole topics, without duplicates. Raises
-    ConfigurationError for an invalid value.
+    ConfigurationError for invalid partitions.
     """
     partitions: list[TopicPartition] = []
     topics: list[str] = []
@@ -60,7 +60,7 @@ def _number(text: str, most: int, context: str) -> int:
 
 def time_of(text: str) -> int:
     """Return the time `YYYY-MM-DDTHH:mm:SS.sss` in milliseconds since 1970. It is in UTC unless a time zone such as
-    `+02:00` follows. Raises ConfigurationError for another form.
+    `+02:00` follows. Raises ConfigurationError for another form or an impossible time.
     """
     match = _DATETIME.fullmatch(text)
     if match is None:
@@ -93,11 +93,14 @@ def read_plan(file: str, text: str, groups: Sequence[str]) -> Plan:
     """Parse a CSV file of new offsets. Lines are `group,topic,partition,offset`. For a single group, they are
     `topic,partition,offset` if the first line has three fields.
 
-    Raises ConfigurationError for another line. `file` is the name of the file, for error messages.
+    Raises ConfigurationError for an invalid line. `file` is the name of the file, for error messages.
     """
     plan: Plan = {}
     reader = csv.reader(text.splitlines())
-    rows = [(reader.line_num, row) for row in reader if row]
+    try:
+        rows = [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise ConfigurationError(f"{file}: line {reader.line_num}: {error}") from None
     alone = len(groups) == 1 and bool(rows) and len(rows[0][1]) == 3
     for number, row in rows:
         group, *fields = [groups[0], *row] if alone else row

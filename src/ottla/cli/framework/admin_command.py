@@ -27,14 +27,14 @@ class AdminCommand(Command):
     fixed_configs: Mapping[str, Any] = field(default_factory=dict)
     """Configs of the admin client that the user's profile and properties file do not override."""
     error: str | None = None
-    """Format of the message if the action raises a KafkaError; None: `Command.main` prints the name and the error."""
+    """Format of the message if connecting or the action raises a KafkaError; None: `Command.main` prints the error."""
     usage_error: str | None = None
-    """Format of the message if the options are wrong; None: `Command.main` prints the name and the error."""
+    """Format of the message if `check_options` raises a KafkaError; None: `Command.main` prints the error."""
 
     def execute(self, args: argparse.Namespace) -> int:
         """Check the options, connect, run the action, and print the result. Return the exit code.
 
-        A KafkaError is printed in the format of `error` or `usage_error`, with exit code 1, or raised without a format.
+        A KafkaError is printed in the format of `error` or `usage_error`, with exit code 1, or raised if that is None.
         """
         text, output = self.usage_error, Output(as_json=getattr(args, "json", False))
         try:

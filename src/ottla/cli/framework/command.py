@@ -1,8 +1,8 @@
 """Declarations of commands: their options and actions, and one runner for all of them.
 
 The module of each command has a `COMMAND`. `Command.main` parses the command line, rejects options that contradict each
-other or do not belong to the action, and runs the action. The exit code is 0 for success, 1 for a failure, or that of a
-CommandFailedError; argparse exits with 2 if it cannot parse the command line.
+other or do not belong to the action, and runs the action. The exit code is that of the action, 1 for a KafkaError, or
+that of a CommandFailedError; argparse exits with 2 if it cannot parse the command line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def not_installed(command: str, error: ModuleNotFoundError, extra: str) -> Comma
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose messages about unknown options and choices suggest the most similar one.
+    """A parser whose messages about unknown options and choices suggest a similar one, if there is one.
 
     Abbreviations are not accepted: an option that is added later could change the meaning of a script.
     """
@@ -52,7 +52,9 @@ class CommandParser(argparse.ArgumentParser):
         """Replacements of options that the command does not have, by the names of the options."""
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse a command line. Raises SystemExit with 2 for wrong usage, and with 0 after `--help` or `--version`."""
+        """Parse a command line. Raises SystemExit with 2 for wrong usage, and with 0 after an option such as `--help`
+        or `--version`. Raises ConfigurationError for invalid addresses of servers.
+        """
         self.arguments[:] = arguments
         return self.parse_args(arguments)
 
@@ -62,8 +64,8 @@ class CommandParser(argparse.ArgumentParser):
             self.add_argument("--version", action=_Version, help="print the version of Ottla")
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and an error, and raise SystemExit with 2. Unknown options are reported in place of other
-        errors, with the most similar option.
+        """Print the usage and an error, and raise SystemExit with 2. Unknown options with two dashes are reported in
+        place of other errors.
         """
         unknown = list(self._unknown_options())
         if unknown:
@@ -119,8 +121,9 @@ class Action:
     """Something that a command can do: a flag such as `--create`, or a subcommand.
 
     In an `AdminCommand`, `run` is called with the admin client, the arguments and the output, and returns the document
-    that `--json` prints. If there is a `header`, it returns rows (dictionaries), which are printed as a table or as a
-    JSON list. In other commands, `run` is called with the arguments, and returns the exit code; None means 0.
+    that `--json` prints; None leaves that of `Output.report`. If there is a `header`, it returns rows (dictionaries),
+    which are printed as a table or as a JSON list. In other commands, `run` is called with the arguments, and returns
+    the exit code; None means 0.
     """
 
     name: str
@@ -137,7 +140,7 @@ class Action:
     """Further checks of the action's options, after `conflicts` and `requires`. Raises ConfigurationError."""
 
     def check_options(self, args: argparse.Namespace) -> None:
-        """Raise ConfigurationError if options contradict each other or a required one is missing."""
+        """Raise ConfigurationError if options contradict each other, a required one is missing, or `check` fails."""
         for first, *others in self.conflicts:
             for other in others:
                 if is_set(args, first) and is_set(args, other):
@@ -166,8 +169,8 @@ class Command:
     """Called with the parser before the options are added, for settings that options do not cover."""
 
     def main(self, name: str, description: str | None, arguments: list[str]) -> int:
-        """Parse `arguments`, run the command, and return the exit code. A KafkaError is printed on standard error after
-        the name, with exit code 1. Raises SystemExit as `CommandParser.parse` does.
+        """Parse `arguments`, run the command, and return the exit code. A KafkaError of the command is printed on
+        standard error after the name, with exit code 1. Raises the errors of `CommandParser.parse`.
         """
         args = self.parser(name, description).parse(arguments)
         try:
@@ -220,7 +223,7 @@ class Command:
 
     def check_options(self, args: argparse.Namespace) -> Action | None:
         """Check the options, and return the chosen action; None for a command without actions. Raises
-        ConfigurationError if options contradict each other or cannot be used with the action.
+        ConfigurationError if the options are invalid.
         """
         if self.check is not None:
             self.check(args)

@@ -122,8 +122,8 @@ def client_options(args: argparse.Namespace, *more: Iterable[str]) -> dict[str, 
     --profile), the file of --command-config, the `key=value` texts in `more`, and the options for addresses.
 
     With --bootstrap-controller, bootstrap.controllers replaces bootstrap.servers. Raises ConfigurationError if a source
-    cannot be read, or if no host name of these options can be resolved, and BrokerNotAvailableError if ZooKeeper has no
-    broker with a plaintext listener.
+    is invalid or cannot be read, or if no host name of --bootstrap-server or --bootstrap-controller can be resolved,
+    and BrokerNotAvailableError if ZooKeeper has no broker with a plaintext listener.
     """
     options: dict[str, Any] = dict(profiles.configs(args.profile))
     if args.command_config:

@@ -1,4 +1,4 @@
-"""Reading the JSON files of Kafka's tools. Errors contain the position in the file, such as `partitions[0].topic`."""
+"""Reading the JSON files of Kafka's tools. Errors about values contain their path, such as `partitions[0].topic`."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ class JsonValue(NamedTuple):
 
 
 def read_list(file: str, content: str, form: str) -> JsonValue:
-    """Return the field `content` of a JSON file, whose `items` are the list. A missing version means 1.
+    """Return the field `content` of a JSON file; callers read the list with `items`. A missing version means 1.
 
-    Raises ConfigurationError if the file cannot be read, is not JSON, has another version, or does not contain the
-    field. `form` is an example of the expected JSON for the error message.
+    Raises ConfigurationError if the file cannot be read, is not a JSON object, has another version, or does not contain
+    the field. `form` is an example of the expected JSON for the error message.
     """
     try:
         whole = JsonValue(file, "", json.loads(Path(file).read_bytes()))

@@ -11,7 +11,7 @@ from ottla.errors import KafkaError
 from ottla.model import Node
 
 MIN_WIDTH: Final = 15
-"""The minimum width of a column in characters."""
+"""The minimum width in characters of a column in `lines`."""
 
 
 def coordinator_of(group: Any, nodes: Iterable[Node]) -> tuple[str, dict[str, Any]]:
@@ -128,8 +128,8 @@ def partition_errors(errors: Mapping[Any, KafkaError]) -> list[dict[str, Any]]:
 def group_deletions(
     output: Output, kind: str, groups: Sequence[str], failed: Mapping[Any, KafkaError]
 ) -> dict[str, Any]:
-    """Print which groups of a kind, such as `consumer`, were deleted, and return it for JSON. `failed`: the errors of
-    those that could not be deleted; if there are any, the exit code is 1.
+    """Print which groups of a kind, such as `consumer`, were deleted, and return the results for JSON. `failed`: the
+    errors of the groups that could not be deleted; if there are any, the exit code is 1.
     """
     deleted = [group for group in groups if group not in failed]
     names = ", ".join(f"'{group}'" for group in deleted)

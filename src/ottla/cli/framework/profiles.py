@@ -1,6 +1,6 @@
 """Profiles: connections that tools use by default, so that `--bootstrap-server` need not be repeated.
 
-Profiles are in `~/.config/ottla/config.toml`, or in the file that OTTLA_CONFIG names:
+Profiles are in `ottla/config.toml` in XDG_CONFIG_HOME (default: `~/.config`), or in the file that OTTLA_CONFIG names:
 
     default = "local"
 
@@ -44,8 +44,8 @@ def has_connection(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def configs(profile: str | None, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the client configs of a profile (None: of OTTLA_PROFILE or the default profile); none without a profile.
-    Unless `profile` is set, addresses in OTTLA_BOOTSTRAP_SERVERS override those of the profile.
+    """Return the client configs of a profile (None: of OTTLA_PROFILE or the default profile, if any).
+    Unless `profile` is set, OTTLA_BOOTSTRAP_SERVERS overrides bootstrap.servers.
 
     Raises ConfigurationError if the profile does not exist or the file cannot be read.
     """

@@ -1,5 +1,5 @@
 """SIGTERM, SIGHUP and Ctrl+C end a command gracefully: it closes its clients. A command that uses `stopping` first
-completes its work.
+completes what it has begun.
 
 The exit code is then 128 plus the number of the signal, as for a JVM after its shutdown hooks, or 0 for `ottla broker`.
 A signal that the process ignores from its start, for example because of nohup, stays ignored.
@@ -17,11 +17,11 @@ from typing import Final
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 REPEATED_SECONDS: Final = 0.5
-"""Time in seconds after the first signal in which the same one counts as a copy of it: `timeout` of coreutils, for
+"""Time in seconds after the first signal within which the same signal counts as a copy: `timeout` of coreutils, for
 example, signals its child and then the child's process group.
 """
 KILLED: Final = 128
-"""Added to a signal's number, this is the exit code of a process that the signal has ended, in shells and in Java."""
+"""The exit code of a process that a signal has ended is this plus the signal's number, in shells and in Java."""
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -45,7 +45,7 @@ class GracefulShutdown:
 
     Args:
         start: called on the first signal; makes the command end.
-        grace_seconds: time in seconds after the signal after which GraceExpired is raised; None for no limit.
+        grace_seconds: time in seconds from the signal until GraceExpired is raised; None for no limit.
     """
 
     def __init__(self, start: Callable[[], None], grace_seconds: float | None = None) -> None:
@@ -100,7 +100,8 @@ def stopping(start: Callable[[], None], grace_seconds: float | None = None) -> I
     """Context manager: call `start` on the first signal within the block. It is called in the main thread, at any
     point. If the block has not ended `grace_seconds` later, GraceExpired is raised in it; None for no limit.
 
-    A second signal raises KeyboardInterrupt. Use it only in the main thread.
+    A second signal raises KeyboardInterrupt, unless it is a copy of the first one (REPEATED_SECONDS). Use this only in
+    the main thread.
     """
     stop = GracefulShutdown(start, grace_seconds)
     with _handling(stop.receive, heeded_signals()):
@@ -118,8 +119,8 @@ def stopping(start: Callable[[], None], grace_seconds: float | None = None) -> I
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """Context manager: raise Terminated on SIGTERM and SIGHUP within the block. It has no effect outside the main
-    thread.
+    """Context manager: raise Terminated on SIGTERM and SIGHUP within the block, unless the process ignores them. It has
+    no effect outside the main thread.
     """
 
     def terminate(number: int, _frame: FrameType | None) -> None:

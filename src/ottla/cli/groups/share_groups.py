@@ -128,8 +128,8 @@ def _print_offsets(
 
 
 def _offset(info: Any) -> tuple[int | None, int | None]:
-    """Return start offset and lag; None, which is printed as `-`, if the group has no start offset for the partition
-    yet.
+    """Return the start offset and the lag. Both are None, which is printed as `-`, if the group has no start offset for
+    the partition yet.
     """
     return (None, None) if info.start_offset < 0 else (info.start_offset, info.lag)
 
@@ -234,8 +234,8 @@ def _partitions(admin: KafkaAdminClient, args: argparse.Namespace, group_id: str
 
 
 def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Delete the start offsets of the group for topics; its config share.auto.offset.reset then decides where it starts
-    to read them. The exit code is 1 if a topic is rejected.
+    """Delete the start offsets of the group for topics. The group's config share.auto.offset.reset then decides where
+    the group starts to read these topics. The exit code is 1 if a topic is rejected.
     """
     (group_id,) = args.group
     failed: dict[Any, KafkaError] = {}

@@ -41,8 +41,8 @@ _RESET, _DELETE = "reset-offsets", "delete"
 
 
 class PartitionRow(NamedTuple):
-    """A partition that the group reads. The current offset is None without a committed offset; the leader epoch is None
-    then, and if the committed offset has none.
+    """A partition that the group reads. `current_offset` and `leader_epoch` are None without a committed offset,
+    `leader_epoch` also if that offset has none.
     """
 
     topic: str
@@ -117,8 +117,8 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the lag of each group, its members with their tasks with `--members`, or its state with `--state`. A group
-    without members has no lag.
+    """Print the lag of each group, its members with their tasks with `--members`, or its state with `--state`. For
+    a group without members, no lag is printed.
     """
     groups = _groups(admin, args)
     descriptions = admin.describe_streams_groups(groups, args.timeout) if groups else {}
@@ -141,8 +141,8 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def _offset_rows(admin: KafkaAdminClient, group: StreamsGroupDescription, timeout_ms: float) -> list[PartitionRow]:
-    """Return the partitions of the active tasks. Their lag is counted from the committed offset or, without one, from
-    the earliest offset.
+    """Return the rows of the active tasks' partitions. The lag is counted from the committed offset or, without one,
+    from the earliest offset.
     """
     read = sorted({tp for member in group.members for tp in group.partitions_of(member)})
     earliest, latest = (
@@ -282,8 +282,8 @@ def _undeletable(admin: KafkaAdminClient, groups: list[str], timeout_ms: float) 
 def _internal_topics(
     admin: KafkaAdminClient, groups: list[str], timeout_ms: float, output: Output
 ) -> dict[str, list[str]]:
-    """Return the internal topics by group. Topics whose names are not those of internal topics of Kafka Streams are
-    reported and left out.
+    """Return the internal topics by group. Topics whose names are not those of the group's internal topics are reported
+    and left out.
     """
     internal: dict[str, list[str]] = {}
     for group in admin.describe_streams_groups(groups, timeout_ms).values():
@@ -398,8 +398,8 @@ def _not_resettable(admin: KafkaAdminClient, group: str, request: resets.ResetRe
 
 
 def _scoped(admin: KafkaAdminClient, group: str, request: resets.ResetRequest) -> resets.ResetRequest | None:
-    """Return the request with the partitions of one group. Return None if the group has no committed offset for one of
-    them.
+    """Return the request with the partitions of one group; unchanged with --from-file. Return None if the group has no
+    committed offset for one of the partitions.
     """
     args = request.args
     if args.from_file is not None:

@@ -38,7 +38,8 @@ OLD_NAMES: Final = (("--messages", "--num-records"), ("--consumer.config", "--co
 
 def run(args: argparse.Namespace) -> int:
     """Run the test, and print the throughput. If fewer records than requested arrive, print a warning, as Kafka's tool
-    does; with `--json`, print none. Raises BrokerNotAvailableError if no broker could be reached.
+    does; with `--json`, print none. Raises ConfigurationError for invalid options, and BrokerNotAvailableError if no
+    broker could be reached.
     """
     for old, new in OLD_NAMES:
         if use_new_name(args, old, new) and not args.json:
@@ -63,7 +64,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for numbers that are not positive and for an invalid expression in `--include`."""
     check_positive(args, "num_records", "fetch_size", "socket_buffer_size", "timeout", "reporting_interval")
     name_pattern("--include", args.include or "")
 

@@ -28,7 +28,8 @@ Headers = list[tuple[str, bytes | None]]
 def run(args: argparse.Namespace) -> int:
     """Send records one by one, and wait for each to arrive at the consumer. Print the average latency and percentiles.
 
-    Raises CommandFailedError if a record does not arrive, or the topic has other producers.
+    Raises ConfigurationError for invalid options, and CommandFailedError if a record does not arrive or the topic has
+    other producers.
     """
     check_positive(args, "num_records")
     if args.producer_acks not in ("1", "all"):

@@ -10,7 +10,7 @@ from typing import Final
 from ottla.errors import ConfigurationError
 
 _PARTS: Final = re.compile(r"'((?:[^']|'')*)'|(([A-Za-z])\3*)|([^A-Za-z']+)")
-"""Matches a quoted text, a repeated letter, or other characters."""
+"""Matches a quoted text, a run of one letter, or other characters."""
 _QUOTE: Final = "''"
 
 _NUMBERS: Final[Mapping[str, Callable[[datetime], int]]] = {
@@ -25,7 +25,7 @@ _NUMBERS: Final[Mapping[str, Callable[[datetime], int]]] = {
     "S": lambda at: at.microsecond // 1000,
     "u": lambda at: at.isoweekday(),
 }
-"""The number for each pattern letter. It is padded to as many digits as the letter is repeated."""
+"""Numbers by pattern letter. Each is padded with zeros to the length of the run of the letter."""
 
 _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "E": ("%a", "%A"),
@@ -33,7 +33,7 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
     "z": ("%Z", "%Z"),
     "Z": ("%z", "%z"),
 }
-"""The strftime codes for each pattern letter: the short form, and the long form for four letters or more."""
+"""Codes of strftime by pattern letter: the short form, and the long form for four letters or more."""
 
 
 class DateFormat:

@@ -14,8 +14,8 @@ from ottla.errors import ConfigurationError
 SEED: Final = 0
 """The seed is fixed, so that each run sends the same payloads."""
 BLOCK_BYTES: Final = 64 * 1024
-"""The approximate size in bytes of blocks of random letters. Payloads are slices of a block, which is faster than
-generating each.
+"""The approximate size in bytes of blocks of random letters, unless a payload is larger. Payloads are slices of a
+block, which is faster than generating each.
 """
 LETTERS: Final = bytes(ord("A") + i % 26 for i in range(256))
 """Translates each byte to a capital letter."""
@@ -65,5 +65,9 @@ def _split(text: str, delimiter: str) -> list[str]:
     """Split like Java's Scanner, which ignores a delimiter at the beginning and at the end."""
     pattern = re.compile(delimiter)
     leading = pattern.match(text)
-    parts = pattern.split(text[leading.end() :] if leading else text)
+    text = text[leading.end() :] if leading else text
+    # Not re.split, which also returns the groups of the expression.
+    matches = [match.span() for match in pattern.finditer(text)]
+    begins, ends = [0, *(end for _, end in matches)], [*(start for start, _ in matches), len(text)]
+    parts = [text[begin:end] for begin, end in zip(begins, ends, strict=True)]
     return parts if parts[-1] else parts[:-1]

@@ -1,6 +1,6 @@
 """The load of producer-perf-test: sends records and measures their latencies, with little work per record.
 
-The records of a batch are acknowledged together, so one callback for consecutive records in a batch records the time.
+The records of a batch are acknowledged together, so one callback notes the time for consecutive records of a batch.
 The sending thread adds up the latencies, so that no lock is needed and neither thread waits for the other.
 """
 
@@ -41,7 +41,9 @@ class _Group:
         outcome.when_done(self._end)
 
     def _end(self) -> None:
-        """Record the time of the acknowledgement. Called in the I/O thread, unless it has arrived already."""
+        """Record the time at which the batch was acknowledged or failed. Called in the I/O thread, or in the sending
+        thread if the batch is already complete.
+        """
         self.ended = now_ms()
         self.done.put(self)
 
@@ -90,8 +92,8 @@ class Load:
         self._sent += count
 
     def finish(self, interval: int) -> None:
-        """Commit the open transaction, and wait until all records are acknowledged or have failed. Meanwhile count
-        acknowledged records every `interval` ms.
+        """Commit the open transaction, if any, and wait until all records are acknowledged or have failed. Meanwhile
+        count acknowledged records every `interval` ms.
         """
         if self._transaction_start is not None:
             self.producer.commit_transaction()

@@ -1,7 +1,7 @@
 """Send records as fast as possible or at a limited rate, and print throughput and latency, as
 kafka-producer-perf-test.sh does.
 
-Transactions are used with --transactional-id or --transaction-duration-ms.
+Transactions are used with --transactional-id, --transaction-duration-ms or the config transactional.id.
 """
 
 from __future__ import annotations
@@ -100,7 +100,6 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _options(args: argparse.Namespace, printer: Printer) -> dict[str, Any]:
-    """Return the producer's configs, with the tool's defaults. Raises ConfigurationError if there are no addresses."""
     for old, new in OLD_NAMES:
         if use_new_name(args, old, new):
             printer(deprecation(old, new))
@@ -178,6 +177,6 @@ COMMAND = Command(
             "--reporting-interval MS", "minimum time in milliseconds between two progress reports", int, default=5000
         ),
         Flag("--print-metrics", "print the producer's metrics at the end"),
-        Flag("--json", "print only the summary, as JSON"),
+        Flag("--json", "print only the summary, and the metrics with --print-metrics, as JSON"),
     ),
 )

@@ -70,7 +70,7 @@ class Tally:
 
 class Report:
     """The report of a run. It prints a line when records are acknowledged at least `interval` ms after the previous
-    line. `steady`: it covers only the records after the warm-up.
+    line or `start`. If `steady` is set, the report covers only the records after the warm-up.
     """
 
     def __init__(self, start: int, interval: int, printer: Printer, *, steady: bool = False) -> None:
@@ -83,7 +83,7 @@ class Report:
 
     def add(self, latencies: Mapping[int, int], size: int, now: int) -> None:
         """Add records that were acknowledged at the time `now`, as `Tally.add` does. Print a line if the interval has
-        elapsed.
+        elapsed, unless the report is muted.
         """
         self.total.add(latencies, size)
         self._window.add(latencies, size)

@@ -28,7 +28,7 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 def run(args: argparse.Namespace) -> int:
     """Read until there are enough records or a signal arrives, and return 0, or 128 plus the number of the signal. A
-    KafkaError is raised only after the shutdown has been reported.
+    KafkaError while reading is raised only after the shutdown has been reported.
     """
     if use_new_name(args, "--consumer.config", "--command-config"):
         print(deprecation("--consumer.config", "--command-config"), flush=True)

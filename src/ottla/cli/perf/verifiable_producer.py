@@ -63,7 +63,7 @@ class _Load:
         """Stop sending, by closing the producer in a thread. Called by the signal handler.
 
         Closing the producer ends a send() that is waiting for a broker. Interrupting the send() could leave a record in
-        flight without a report. The main thread may be holding a lock that close() needs.
+        flight without a report. A thread is needed because the main thread may be holding a lock that close() needs.
         """
         self._closing.start()
 

@@ -36,7 +36,7 @@ MUST_VERIFY: Final = (
 def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
     """Print the current assignment of topics, and a proposed one to the brokers in `--broker-list`. Nothing is changed.
 
-    Raises ConfigurationError if a topic or broker does not exist.
+    Raises a KafkaError if a topic or broker does not exist, or if no assignment is possible.
     """
     brokers, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
     nodes = admin.describe_cluster().nodes
@@ -53,10 +53,11 @@ def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 
 def execute(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
-    """Set the throttles, and start the reassignments and log directory moves in the file. Returns when they have
-    started.
+    """Set the requested throttles, and start the reassignments and log directory moves in the file. Returns when they
+    have started.
 
-    Raises ConfigurationError if others are active and `--additional` is not set, or the first error of a partition.
+    Raises a KafkaError if other reassignments are active and `--additional` is not set, if a partition or broker does
+    not exist, or if a reassignment or move cannot be started.
     """
     moves = files.read_moves(args.reassignment_json_file)
     targets, log_dirs = {move.partition: move.replicas for move in moves}, files.target_log_dirs(moves)

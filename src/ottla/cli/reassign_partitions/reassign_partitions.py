@@ -14,7 +14,6 @@ from ottla.errors import ConfigurationError
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError if the file or `--broker-list` is malformed, or a number is out of range."""
     for option in ("throttle", "replica_alter_log_dirs_throttle"):
         rate = getattr(args, option)
         if rate is not None and rate < 1 and rate != NO_THROTTLE:
@@ -43,7 +42,7 @@ COMMAND = AdminCommand(
         Action("execute", "start reassignments", execute, requires=("reassignment_json_file",), check=_check),
         Action(
             "verify",
-            "print whether reassignments are complete; if no partition is being reassigned, remove the throttles",
+            "print whether reassignments are complete; if nothing is being moved, remove the throttles",
             verify,
             requires=("reassignment_json_file",),
             check=_check,

@@ -86,7 +86,7 @@ class ReplicaState(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state in the form that `--json` prints. Unknown directories are None."""
+        """Return the state in the form that `--json` prints. Directories that are unknown or do not exist are None."""
         log_dirs = self.log_dirs or ReplicaLogDirInfo()
         return {
             **self.replica._asdict(),
@@ -126,8 +126,8 @@ def replica_states(
 def log_dirs_of(
     admin: KafkaAdminClient, assignment: Assignment, brokers: Collection[int]
 ) -> dict[TopicPartitionReplica, str]:
-    """Return the current log directories of replicas. Replicas on brokers that are not alive, or reject the request,
-    are left out.
+    """Return the current log directories of replicas. Replicas whose directory is unknown, for example because their
+    broker is not alive, are left out.
     """
     replicas = [TopicPartitionReplica(*tp, broker) for tp, own in assignment.items() for broker in own]
     reachable = [replica for replica in replicas if replica.broker_id in brokers]

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ottla.cli.framework.command import Command
+from ottla.cli.framework.command import Command, not_installed
 from ottla.cli.framework.options import Option
 
 ARCHIVE = "OTTLA_SPARK_ARCHIVE"
@@ -35,16 +35,16 @@ def _pass_all_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run spark-submit, and return its exit code (negative if a signal ended it), or 2 if there are no arguments."""
-    from ottla.spark.optional_dependencies import optional_dependency
-
     if args.arguments in (["--help"], ["-h"]):
         args.parser.print_help()
         args.parser.exit()
     if not args.arguments:
         print("ottla spark-submit: name a job: ottla spark-submit --master spark://host:7077 job.py", file=sys.stderr)
         return 2
-    with optional_dependency("spark-submit", extra="spark"):
+    try:
         import pyspark
+    except ModuleNotFoundError as error:
+        raise not_installed("spark-submit", error, "spark") from None
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     with archive(os.environ) as packed:
         command = [str(submit), *shipping(packed), *args.arguments]

@@ -7,19 +7,23 @@ Run it once, and after each upgrade of Spark or Java.
 from __future__ import annotations
 
 import argparse
+import subprocess
 import time
 
-from ottla.cli.framework.command import Command
+from ottla.cli.framework.command import Command, CommandFailedError, not_installed
 
 
 def run(args: argparse.Namespace) -> int:
     """Create the cache, and print its path, its size and the time that it took."""
-    from ottla.spark.optional_dependencies import optional_dependency
     from ottla.spark.warm_up import warm_up
 
     started = time.monotonic()
-    with optional_dependency("spark-warm-up", extra="spark"):
+    try:
         file = warm_up()
+    except ModuleNotFoundError as error:
+        raise not_installed("spark-warm-up", error, "spark") from None
+    except subprocess.TimeoutExpired as error:
+        raise CommandFailedError(f"ottla spark-warm-up: {error}") from None
     print(f"{file}: {file.stat().st_size / 1e6:.0f} MB after {time.monotonic() - started:.0f} s")
     return 0
 

@@ -59,8 +59,8 @@ COMMAND = AdminCommand(
 
 
 def _read(file: str) -> dict[TopicPartition, int]:
-    """Return the offsets in the file by partition. Raises ConfigurationError if the file is malformed, or contains a
-    partition twice.
+    """Return the offsets in the file by partition. Raises ConfigurationError if the file cannot be read, is malformed,
+    or contains a partition twice.
     """
     offsets = [_offset(item) for item in read_list(file, "partitions", FORM).items()]
     duplicates = ",".join(map(str, duplicates_in(tp for tp, _ in offsets)))

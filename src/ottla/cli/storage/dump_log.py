@@ -41,7 +41,7 @@ Decoder = Callable[[Record], tuple[str | None, str | None]]
 
 def run(args: argparse.Namespace) -> int:
     """Print each file in `--files`; files with unknown suffixes are ignored with a warning. Return 1 at the first file
-    that cannot be read, without printing the others, or if a decoder is not supported.
+    that cannot be read, without printing the following ones, or if a decoder is not supported.
     """
     for option in (args.key_decoder_class, args.value_decoder_class):
         if option is not None and not option.endswith("StringDecoder"):

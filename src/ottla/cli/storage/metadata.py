@@ -28,15 +28,15 @@ epochs of its own.
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the action. Raises an error without changing the metadata: StartupError if a standalone broker is running,
-    ConfigurationError if brokers use a shared store to be exported or imported, or if an option is wrong.
+    """Run the action. Raises a KafkaError without changing the metadata if a standalone broker is running, if brokers
+    use a shared store that is to be exported or imported, or if an option is wrong.
     """
     if args.action != "dump" and not args.zookeeper:
         raise ConfigurationError(f"{args.action} needs --zookeeper")
     data = Path(args.data)
     if args.action != "import" and not (data / "registry.sqlite").exists():
         node = data / "metadata"
-        hint = f"; that of several brokers is in {node}" if (node / "registry.sqlite").exists() else ""
+        hint = f"; the one that several brokers share is in {node}" if (node / "registry.sqlite").exists() else ""
         raise ConfigurationError(f"--data: {data} has no registry.sqlite{hint}")
     if (data / SESSION_DIRECTORY).is_dir():
         return asyncio.run(_run(args, SqliteMetadataStore(data, shared=True)))

@@ -27,7 +27,7 @@ from ottla.records import any_magic
 
 EVERY_TOPIC: Final = ".*"
 NO_PARTITION: Final = "null"
-"""Printed instead of a partition if no replica could be fetched, as by Kafka's tool."""
+"""Printed instead of a partition if there is no lag, as by Kafka's tool."""
 FETCH_BYTES: Final = 1_048_576
 MAX_WAIT_MS: Final = 1000
 REPORT_INTERVAL_MS: Final = 30_000
@@ -36,7 +36,8 @@ Fetched = Mapping[TopicPartitionReplica, ReplicaRecords]
 
 class Lag(NamedTuple):
     """The lag of a partition: `records` is the largest high watermark of its replicas minus `offset`, up to which it
-    has been verified. The partition is None, and the numbers are -1, if no replica was fetched.
+    has been verified. The partition is None, and the numbers are -1, if there is no lag, for example because no replica
+    was fetched.
     """
 
     records: int
@@ -74,7 +75,7 @@ class ReplicaVerifier:
                 yield from self._verify_partition(tp, {r.broker_id: fetched[r] for r in replicas})
 
     def lag(self, fetched: Fetched) -> Lag:
-        """Return the lag of the partition that has the largest one; without a partition if no replica was fetched."""
+        """Return the largest lag of a partition."""
         largest = Lag(-1, None, -1)
         for tp, replicas in self._replicas.items():
             offset = self._offsets[tp]
@@ -193,8 +194,8 @@ COMMAND = AdminCommand(
         ),
         Option(
             "--time MS",
-            "where to start: at the first record from a time in milliseconds since 1970 on, -1: at the latest offset, "
-            "-2: at the earliest",
+            "where to start: at the first record at or after a time in milliseconds since 1970; -1: at the latest "
+            "offset; -2: at the earliest",
             int,
             default=LATEST_TIMESTAMP,
         ),

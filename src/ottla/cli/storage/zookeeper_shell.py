@@ -56,7 +56,6 @@ def _interactive(zk: ZkClient) -> int:
 
 
 def _run(zk: ZkClient, words: list[str]) -> bool:
-    """Run one command. Return whether it succeeded."""
     name, *arguments = words
     if name == "quit":
         return True

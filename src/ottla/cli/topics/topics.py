@@ -69,7 +69,7 @@ def list_topics(admin: KafkaAdminClient, args: argparse.Namespace, output: Outpu
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the selected topics with their configs, partitions, leaders and replicas, and return them for JSON."""
+    """Print the topics or partitions that the options select, and return the topics with their partitions for JSON."""
     topics = _matching(admin, args, must_exist=bool(args.topic))
     configs = _configs(admin, topics)
     reassignments = reassignments_of(admin, [partition for topic in topics for partition in topic.partitions])
@@ -169,12 +169,14 @@ COMMAND = AdminCommand(
         ),
         Flag("--if-not-exists", "do nothing, without an error, if the topic exists", actions="create"),
         Flag(
-            "--if-exists", "do nothing, without an error, if no topic matches --topic", actions="describe alter delete"
+            "--if-exists",
+            "do nothing, without an error, if no topic matches --topic or --topic-id",
+            actions="describe alter delete",
         ),
         Flag("--exclude-internal", "leave out internal topics such as __consumer_offsets", actions="list describe"),
         Flag(
             "--topics-with-overrides",
-            "print only topics on which configs are set, without their partitions",
+            "print only topics on which configs are set; their partitions are printed with --json only",
             actions="describe",
         ),
         Flag(
@@ -210,7 +212,8 @@ def _matching(admin: KafkaAdminClient, args: argparse.Namespace, *, must_exist: 
     """Return the topics selected by --topic (a pattern for the whole name), --topic-id and --exclude-internal, sorted
     by name.
 
-    Raises ConfigurationError if there is none, although --topic-id or `must_exist` is set and --if-exists is not.
+    Raises ConfigurationError for an invalid pattern, and if no topic is selected, although --topic-id or `must_exist`
+    is set and --if-exists is not.
     """
     pattern = topic_filter("--topic", args.topic) if args.topic else None
     topics = sorted(

@@ -48,7 +48,7 @@ def hanging(
     candidates: Iterable[OpenTransaction], ids: Mapping[int, str], descriptions: Mapping[str, TransactionDescription]
 ) -> list[OpenTransaction]:
     """Return the candidates without a transactional id, and those whose partition is not in the transaction of their
-    transactional id. A coordinator keeps the partitions of a transaction until all their markers are written.
+    transactional id. A coordinator keeps a partition in its transaction until the marker is written there.
 
     `ids` are the transactional ids by producer id.
     """

@@ -77,9 +77,7 @@ def describe_producers(admin: KafkaAdminClient, args: argparse.Namespace, _: Out
 
 
 def abort(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> None:
-    """Write an abort marker for an open transaction to its partition. Raises InvalidTxnStateError if no transaction is
-    open at `--start-offset`.
-    """
+    """Have the leader of a partition write an abort marker for the transaction that the options identify."""
     tp = _partition(args)
     if args.start_offset is None:
         coordinator_epoch = max(args.coordinator_epoch, NO_COORDINATOR)
@@ -168,7 +166,7 @@ COMMAND = AdminCommand(
                 Option(
                     "--duration-filter MS",
                     "only transactional ids whose last transaction began longer than this time in milliseconds ago, or "
-                    "that have had none; negative: all (the default)",
+                    "that have had none since their producer was initialized; negative: all (the default)",
                     int,
                 ),
                 Option(

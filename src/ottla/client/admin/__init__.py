@@ -1,1 +1,1 @@
-"""KafkaAdminClient, with one module per subject (topics, configs, groups, ACLs…)."""
+"""KafkaAdminClient, with one module or package per subject (topics, configs, groups, ACLs…)."""

@@ -26,8 +26,9 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
 
     Options are keywords, or one mapping with Kafka's names. Calls raise the errors of brokers, and KafkaTimeoutError
     after `timeout_ms` (by default default.api.timeout.ms). A call about many resources applies to each of them
-    separately: if some fail, it raises the first failure, and the others still take effect. If a dictionary is passed
-    as `errors`, the call puts the failures into it, by resource, and returns the successes instead of raising.
+    separately: if some fail, it raises the first failure, and the others still take effect. Most of these calls take a
+    dictionary `errors`: they put the failures into it by key, such as the resource, and return the successes instead
+    of raising.
     """
 
     def __init__(self, configs: Mapping[str, Any] | None = None, **options: Unpack[AdminOptions]) -> None:

@@ -60,7 +60,8 @@ class ConfigResource(NamedTuple):
     """A resource with configs: its type and name. The name of a broker is its id, or empty for the default of all
     brokers.
 
-    `configs` contains the configs to set, or the names of those to describe (a list, or the keys of a mapping).
+    `configs` maps names to changes, or contains the names of the configs to describe or to reset (a list, or the keys
+    of a mapping).
     """
 
     resource_type: ConfigResourceType | int | str
@@ -272,7 +273,7 @@ class ConfigsAdmin(AdminDriver):
 
 
 async def _to_own_brokers(_: AdminDriver, resources: list[ConfigResource]) -> Shares:
-    """Route configs of brokers and loggers to the broker itself, and all others to any broker."""
+    """Route the configs and loggers of single brokers to the broker itself, and all others to any broker."""
     by_broker: dict[int | None, list[ConfigResource]] = {}
     for resource in resources:
         is_broker = resource.resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)

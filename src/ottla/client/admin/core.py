@@ -36,6 +36,4 @@ class AdminCore(
     LogDirsAdmin,
     QuorumAdmin,
 ):
-    """Manages a cluster. Every call to brokers has a time limit (`timeout_ms`, by default default.api.timeout.ms) and
-    raises their errors.
-    """
+    """Manages a cluster. Every call to brokers has a time limit: `timeout_ms`, by default default.api.timeout.ms."""

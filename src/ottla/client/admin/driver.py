@@ -2,9 +2,9 @@
 modules of this package.
 
 A call is about many keys (topics, partitions, groups…). If some keys fail with a retriable error, only these are sent
-again. In the end the first failure is raised, with a note that lists the failed keys. If the caller passes a dictionary
-`errors`, failures are put into it by key instead, and the successes are returned. Kafka's `AdminApiDriver`,
-`AdminApiHandler` and `AdminApiLookupStrategy`.
+again. In the end the first failure is raised; if the call has several keys, a note lists those that failed. If the
+caller passes a dictionary `errors`, failures are put into it by key instead, and the successes are returned. Kafka's
+`AdminApiDriver`, `AdminApiHandler` and `AdminApiLookupStrategy`.
 """
 
 from __future__ import annotations
@@ -236,11 +236,12 @@ class AdminDriver:
         retried_briefly: tuple[type[errors.KafkaError], ...] = (),
     ) -> T:
         """Call `attempt` until it succeeds, and return its result. Retriable errors are retried, at most `retries`
-        times. A call that takes long because of an error is logged, unless `attempt` retries this error only briefly.
+        times. A call that takes long because of an error is logged once, unless the error is in `retried_briefly`, or
+        the connections have already logged that they fail.
 
-        A step that times out, such as a metadata refresh after request.timeout.ms, is retried without that limit. When
-        the time limit of the whole call is over, KafkaTimeoutError is raised with the last failure as its cause, but a
-        quota violation is raised unchanged.
+        A step that times out, such as a metadata refresh after request.timeout.ms, is retried without that limit. If
+        the time limit of the whole call ends before the next attempt succeeds, KafkaTimeoutError is raised with the
+        last failure, if any, as its cause; if that was a quota violation, it is raised itself.
         """
         limit = self.seconds(timeout_ms)
         began = time.monotonic()
@@ -254,6 +255,8 @@ class AdminDriver:
             except errors.KafkaTimeoutError as error:
                 last = error.__cause__ if isinstance(error.__cause__, errors.KafkaError) else error
             except TimeoutError:
+                if last is not None and getattr(last, "throttled", 0.0):
+                    raise last from None
                 last = last or self.metadata.error
                 raise _timed_out(limit, last, self.connections.slow_reason) from last
             except errors.KafkaError as error:
@@ -292,7 +295,8 @@ class AdminDriver:
         final: tuple[type[errors.KafkaError], ...] = (),
         retried_briefly: tuple[type[errors.KafkaError], ...] = (),
     ) -> dict[K, V]:
-        """Return the result of each key. `attempt` gets the remaining keys, and returns a value or an error for each.
+        """Return the result of each key that succeeds. Failures are put into `failed` by key; if it is None, the first
+        one is raised. `attempt` gets the remaining keys, and returns a value or an error for each.
 
         Errors of the types `final` are not retried; those of the types `retried_briefly` only a few times.
         """

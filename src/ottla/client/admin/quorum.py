@@ -1,4 +1,4 @@
-"""Admin calls for Kafka's metadata quorum (KRaft): its members, and which of them are voters."""
+"""Admin calls for KRaft controllers: the members of the metadata quorum, its voters, unregistration of brokers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class QuorumMember(NamedTuple):
 
 
 class QuorumInfo(NamedTuple):
-    """The metadata quorum. `nodes`: the address (host, port) of each member, by node id and listener name."""
+    """The metadata quorum. `nodes`: addresses (host, port) of the nodes in the response, by id and listener name."""
 
     leader_id: int
     leader_epoch: int

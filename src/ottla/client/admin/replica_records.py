@@ -16,8 +16,8 @@ NAMES_UNTIL = 12
 
 
 class ReplicaRecords(NamedTuple):
-    """Encoded record batches of a replica, beginning with the one that contains the requested offset, and the replica's
-    high watermark.
+    """Encoded record batches of a replica from the requested offset on, and the replica's high watermark. The last
+    batch may be incomplete.
     """
 
     high_watermark: int
@@ -37,8 +37,8 @@ class ReplicaRecordsAdmin(AdminDriver):
         errors: Errors | None = None,
     ) -> dict[TopicPartitionReplica, ReplicaRecords]:
         """Return the record batches of replicas from an offset on, with the replica's high watermark: at most
-        `max_bytes` per replica, except for a larger first batch. A broker without new records answers after
-        `max_wait_ms`. Errors of replicas are not retried.
+        `max_bytes` per replica, except for a larger first batch of a response. A broker without new records answers
+        after `max_wait_ms`. Errors of replicas are not retried.
         """
         targets = {TopicPartitionReplica(*replica): offset for replica, offset in offsets.items()}
         call: AdminCall[TopicPartitionReplica, ReplicaRecords] = AdminCall(

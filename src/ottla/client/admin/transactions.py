@@ -66,7 +66,7 @@ class TransactionListing(NamedTuple):
 
 class TransactionDescription(NamedTuple):
     """A transactional id with its producer and transaction. `start_time_ms` is in milliseconds since 1970, or None if
-    no transaction is open.
+    the coordinator does not report it.
     """
 
     coordinator_id: int
@@ -122,7 +122,8 @@ class TransactionsAdmin(AdminDriver):
         errors: Errors | None = None,
     ) -> list[TransactionListing]:
         """Return the transactional ids that `broker_ids` (None: all brokers) coordinate, filtered by producer id,
-        state, minimum age of the transaction in milliseconds, and regular expression.
+        state, minimum age of the transaction in milliseconds, and regular expression. Ids without a
+        transaction match every age.
 
         The keys of `errors` are broker ids.
         """

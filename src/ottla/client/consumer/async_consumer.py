@@ -81,7 +81,7 @@ class KafkaConsumer(ConsumerQueries):
         listener: Any = None,
     ) -> None:
         """Subscribe to topics, or to all that match `pattern`; see the synchronous consumer's subscribe(). Replaces the
-        previous subscription. Raises IllegalStateError if both or neither are passed.
+        previous subscription. Raises IllegalStateError if both or neither are passed, and after assign().
         """
         self._check_open()
         self._core.subscribe(topic_names(topics), pattern, listener)
@@ -161,8 +161,8 @@ class KafkaConsumer(ConsumerQueries):
         )
 
     def wakeup(self) -> None:
-        """Let the poll() or other call that waits, except close(), raise WakeupError; if none waits, the next such
-        call. Event loop only.
+        """Let the poll() or other call that waits, except unsubscribe() and close(), raise WakeupError; if none waits,
+        the next such call. Event loop only.
         """
         self._core.wakeup_trigger.wakeup()
 
@@ -185,7 +185,9 @@ class KafkaConsumer(ConsumerQueries):
     # Positions
 
     async def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record to read. Raises KafkaTimeoutError if it cannot be determined in time."""
+        """Return the offset of the next record to read. Raises, for example, KafkaTimeoutError if it cannot be
+        determined in time.
+        """
         return await self._wait(self._core.positions.position(TopicPartition(*partition), self._seconds(timeout_ms)))
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
@@ -323,8 +325,8 @@ class KafkaConsumer(ConsumerQueries):
         timeout_ms: float | None = None,
         group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit (with enable.auto.commit), leave the group and close, within `timeout_ms` (None:
-        default.api.timeout.ms). May be called repeatedly.
+        """Commit (with enable.auto.commit, unless `autocommit` is false), leave the group and close, within
+        `timeout_ms` (None: default.api.timeout.ms). May be called repeatedly.
 
         A dynamic member leaves at once, and a static one stays until its session timeout, unless `group_membership`
         says otherwise (KIP-1092). Errors of the listener are raised at the end.

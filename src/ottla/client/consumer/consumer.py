@@ -33,8 +33,8 @@ T = TypeVar("T")
 Taken = TypeVar("Taken", bound=dict[Any, Any])
 
 STOP_MARGIN_SECONDS = 10.0
-"""Seconds that close() waits beyond its time limit for the I/O thread, so that a bug cannot block the exit of a
-program.
+"""Maximum time in seconds that close() waits for the I/O thread beyond its time limit, so that a bug cannot block the
+exit of a program.
 """
 
 SOON_SECONDS = 0.002
@@ -55,9 +55,10 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     TypeError for an unknown keyword.
 
     Methods with `timeout_ms`, except polls and close(), raise KafkaTimeoutError after it (by default
-    default.api.timeout.ms). Calls that wait raise WakeupError after `wakeup()`. While one thread is in a call, calls
-    from other threads raise IllegalStateError (in Java, ConcurrentModificationException), except `wakeup()` and the
-    methods that only read state. Methods have the names of kafka-python; Java's names also exist, in Python's spelling.
+    default.api.timeout.ms). Calls that wait, except unsubscribe() and close(), raise WakeupError after `wakeup()`.
+    While one thread is in a call, calls from other threads raise IllegalStateError (in Java,
+    ConcurrentModificationException), except `wakeup()` and the methods that only read state. Methods have the names of
+    kafka-python; Java's names also exist, in Python's spelling.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ConsumerOptions]) -> None:
@@ -175,10 +176,10 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     ) -> dict[TopicPartition, Columns]:
         """Poll, but return the records as columns in Arrow's layout instead of one object per record.
 
-        Returns whole batches, about 16 MiB of a partition at most; the next call returns more. Deserializers
-        and interceptors are not used. `headers`: whether the columns include the headers of the records. `until`: end
-        offsets of partitions; only records before them are returned. Once all of these are returned, the position is
-        the end offset, or higher if the fetched data has no records after them.
+        Returns about 16 MiB of a partition at most; the next call returns more. Deserializers and interceptors are not
+        used. `headers`: whether the columns include the headers of the records. `until`: end offsets of partitions;
+        only records before them are returned. Once all of these are returned, the position is the end offset, or
+        higher if the fetched data has no records after them.
         """
         ends = until or {}
         self._enter()
@@ -190,8 +191,8 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
             self._use.release()
 
     def wakeup(self) -> None:
-        """Let the poll() or other call that waits, except close(), raise WakeupError; if none waits, the next such
-        call. Thread-safe.
+        """Let the poll() or other call that waits, except unsubscribe() and close(), raise WakeupError; if none waits,
+        the next such call. Thread-safe.
         """
         if self._refusal is None:
             self._io.call_soon(self._core.wakeup_trigger.wakeup)
@@ -221,7 +222,9 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     # Positions
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record to read. Raises KafkaTimeoutError if it cannot be determined in time."""
+        """Return the offset of the next record to read. Raises, for example, KafkaTimeoutError if it cannot be
+        determined in time.
+        """
         self._check_open()
         at = self._core.subscription.state(TopicPartition(*partition)).position
         return at if at is not None else self._run(self._asynchronous.position(partition, timeout_ms))
@@ -286,8 +289,8 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         timeout_ms: float | None = None,
         group_membership: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
-        """Commit (with enable.auto.commit), leave the group and close, within `timeout_ms` (None:
-        default.api.timeout.ms). May be called repeatedly.
+        """Commit (with enable.auto.commit, unless `autocommit` is false), leave the group and close, within
+        `timeout_ms` (None: default.api.timeout.ms). May be called repeatedly.
 
         A dynamic member leaves at once, and a static one stays until its session timeout, unless `group_membership`
         says otherwise (KIP-1092). Errors of the listener are raised at the end.

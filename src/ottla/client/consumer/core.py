@@ -87,7 +87,7 @@ class ConsumerCore:
             raise
 
     def _connect(self) -> None:
-        """Create the parts for brokers and metadata."""
+        """Create the parts for brokers, metadata and telemetry."""
         config = self.config
         channels = ChannelMetrics(self.metrics, "consumer")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
@@ -104,7 +104,7 @@ class ConsumerCore:
         )
 
     def _look_up(self) -> None:
-        """Create the parts that look up offsets and topics."""
+        """Create the metrics, and the parts that look up offsets and topics."""
         config = self.config
         self.poll_metrics = PollMetrics(self.metrics)
         self.fetch_metrics = FetchMetrics(self.metrics, self._lag)
@@ -485,7 +485,9 @@ class ConsumerCore:
         return {TopicPartition(*tp): self._with_epoch(TopicPartition(*tp), at) for tp, at in offsets.items()}
 
     def _with_epoch(self, tp: TopicPartition, at: OffsetAndMetadata | int) -> OffsetAndMetadata:
-        """Return the offset; if it is the position, with the leader epoch of the record before it."""
+        """Return the offset as OffsetAndMetadata. An int that is the position gets the leader epoch of the record
+        before.
+        """
         state = self.subscription.partitions.get(tp)
         if isinstance(at, int) and state is not None and state.position == at:
             return OffsetAndMetadata(at, "", state.epoch)
@@ -514,8 +516,8 @@ class ConsumerCore:
 
 
 def generated_client_id(config: ConsumerConfig) -> str:
-    """Return the default client id. As in Java, it consists of the group id and the instance id or, without one, a
-    number. A consumer without a group has only a number.
+    """Return the default client id: as in Java, `consumer-` with the group id and the instance id or, without one, a
+    number. A consumer without a group has only a number after `consumer-`.
     """
     number = next(_numbers)
     if not config.group_id:

@@ -39,8 +39,8 @@ class ConsumerInterceptors(Interceptors):
     """The interceptors of one consumer."""
 
     def on_consume(self, records: Records) -> Records:
-        """Pass records through all interceptors, and return the result. An interceptor that fails or returns None does
-        not change it.
+        """Pass records through all interceptors, and return the result. An interceptor that fails or returns None is
+        skipped.
         """
         changed: Records = self.change("on_consume", records)
         return changed

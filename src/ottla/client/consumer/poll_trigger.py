@@ -45,7 +45,7 @@ class PollTrigger:
         self._event.clear()
 
     async def wait(self) -> None:
-        """Wait until `set` or `fail` is called."""
+        """Wait until `set` or `fail` has been called since the last `clear`."""
         await self._event.wait()
 
     def fail(self, error: KafkaError) -> None:

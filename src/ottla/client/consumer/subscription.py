@@ -1,8 +1,8 @@
 """The subscription and the state of assigned partitions, like Kafka's `SubscriptionState`.
 
 The event loop changes the assignment, but only while the application is waiting in a call. Between calls, `position`
-belongs to the application's thread, which advances it as it returns records. `fetch_from` belongs to the event loop,
-which fetches ahead.
+belongs to the application's thread, which advances it as poll() returns records. `fetch_from` belongs to the event
+loop, which fetches ahead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SubscriptionPattern(NamedTuple):
 
 
 class PartitionState:
-    """The state of an assigned partition: its positions, a pending reset, and offsets from the last fetch."""
+    """The state of one assigned partition."""
 
     __slots__ = (
         "at_end",
@@ -59,14 +59,14 @@ class PartitionState:
         self.fetch_epoch = NO_EPOCH
         """The leader epoch of the record before `fetch_from`; NO_EPOCH if unknown."""
         self.validated: int | None = None
-        """The epoch of the leader with which `fetch_from` was last validated (KIP-320)."""
+        """The leader epoch for which `fetch_from` needs no (further) validation (KIP-320); None if there is none."""
         self.reset_to: int | None = None
         """The timestamp (-2 earliest, -1 latest, or ms since 1970) whose offset will be the position; None without a
         pending reset.
         """
         self.generation = 0
-        """Incremented by each seek and reset, and when the partition is no longer assigned. Data of an earlier
-        generation is dropped.
+        """Incremented by each seek, reset and restarted fetch, and when the partition is no longer assigned. Data of an
+        earlier generation is dropped.
         """
         self.paused = False
         self.at_end = False
@@ -140,7 +140,7 @@ class Subscription:
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
-        """The subscribed topics. With a pattern, the topics that match it at the moment."""
+        """The subscribed topics; with `pattern`, those that match it at the moment; with `remote_pattern`, none."""
         self.pattern: re.Pattern[str] | None = None
         self.remote_pattern: str | None = None
         """The regular expression that the group coordinator evaluates."""

@@ -26,7 +26,7 @@ class WakeupTrigger:
 
     async def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
         """Await `work`. Raises WakeupError if wakeup() is called meanwhile, or has been called since the last
-        interruptible call.
+        interruptible call. Within another interruptible call, such as in a listener, only that one raises it.
         """
         if self._waiting is not None:  # a call of a listener or callback: the outer call is interrupted
             return await work

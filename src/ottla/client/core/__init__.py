@@ -1,1 +1,1 @@
-"""Shared parts of producer, consumer and admin client."""
+"""Parts that the clients share."""

@@ -55,13 +55,13 @@ SHOWN_REASONS: Final = 3
 """Maximum number of different errors that the warning about unreachable brokers lists."""
 
 DATA: Final = "data"
-"""The purpose of connections for all requests except fetches and those to coordinators."""
+"""The purpose of connections for all requests that have no other purpose."""
 FETCH: Final = "fetch"
-"""The purpose of connections for fetches. They have their own because a broker handles the requests of a connection one
-after the other, and a fetch may wait for data.
+"""The purpose of connections for fetches, and for the acknowledgements of share consumers. Fetches have separate
+connections because a broker handles the requests of a connection one after the other, and a fetch may wait for data.
 """
 GROUP: Final = "group"
-"""The purpose of connections to group and transaction coordinators. They have their own because JoinGroup may wait for
+"""The purpose of connections to group and transaction coordinators. They are separate because JoinGroup may wait for
 minutes, and because heartbeats must not wait behind fetches.
 """
 
@@ -99,6 +99,8 @@ class Connections:
         """Whether `send_any` uses only the bootstrap servers: since a rebootstrap, until one of them has responded."""
         self._bootstrap_is_resolved = config.client_dns_lookup == "use_all_dns_ips"
         self._ready: dict[tuple[int, str], BrokerConnection] = {}
+        self._replaced: set[BrokerConnection] = set()
+        """The connections that get no new requests because their sessions expire soon."""
         self._connecting: dict[tuple[int, str], asyncio.Task[BrokerConnection]] = {}
         self._reconnects: dict[int, ReconnectState] = {}
         self._backoff = ExponentialBackoff(
@@ -267,7 +269,7 @@ class Connections:
     async def connect(self, node_id: int, purpose: str = DATA) -> BrokerConnection:
         """Return a ready connection to a broker; open one if there is none, after the backoff of a failed attempt.
 
-        Raises BrokerConnectionError if the broker is unreachable or unknown, errors of authentication, and
+        Raises BrokerConnectionError if the broker is unreachable or unknown, errors of the handshake, and
         IllegalStateError after `close`.
         """
         connection = self.ready(node_id, purpose)
@@ -352,11 +354,15 @@ class Connections:
             if connection.channel.in_flight and loop.time() < latest:
                 loop.call_later(REPLACING_STEP * lifetime, replace)
             elif self._ready.get(key) is connection:
-                del self._ready[key]
+                self._replaced.add(self._ready.pop(key))
+
+        def expire() -> None:
+            self._replaced.discard(connection)
+            connection.channel.close(ended)
 
         loop.call_later(FIRST_REPLACED * lifetime, replace)
         ended = errors.BrokerConnectionError("the connection was replaced because its authenticated session expires")
-        loop.call_later(lifetime, connection.channel.close, ended)
+        loop.call_later(lifetime, expire)
 
     def _on_close(self, channel: Channel) -> None:
         if channel.was_connected:
@@ -405,9 +411,10 @@ class Connections:
         for task in connecting:
             task.cancel()
         await asyncio.gather(*connecting, return_exceptions=True)
-        for connection in self._ready.values():
+        for connection in (*self._ready.values(), *self._replaced):
             connection.channel.close(errors.IllegalStateError("the client is closed"))
         self._ready.clear()
+        self._replaced.clear()
 
 
 def _bootstrap_nodes(servers: Iterable[tuple[str, int]]) -> dict[int, Node]:

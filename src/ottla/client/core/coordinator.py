@@ -35,8 +35,8 @@ TRANSACTION: Final = 1
 
 
 def group_error(code: int, group_id: str, message: str | None = None) -> errors.KafkaError:
-    """Return the exception for an error code. The message of an authorization error contains the group, unlike the
-    broker's message.
+    """Return the exception for an error code. The message of a GroupAuthorizationFailedError contains the group,
+    unlike the broker's message.
     """
     error = errors.for_code(code)
     if issubclass(error, errors.GroupAuthorizationFailedError):
@@ -128,7 +128,7 @@ class Coordinator:
 
     @property
     def last_failure(self) -> str:
-        """The reason in brackets why the coordinator cannot be reached at the moment; empty if there is none."""
+        """The reason in brackets why the coordinator cannot be reached at the moment; empty if none is known."""
         reason = str(self._failure) if self.node is None and self._failure else self.connections.slow_reason
         return f" ({reason})" if reason else ""
 

@@ -1,6 +1,7 @@
 """The result of a batch of sent records, which their futures wait for. Kafka's `ProduceRequestResult`.
 
-The I/O thread completes the result of a batch once. A threading.Event is created only for a caller that waits.
+The I/O thread or event loop of the producer completes the result of a batch once. A threading.Event is created only for
+a caller that waits.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.net.client.sasl_login import Login
 
 SOFTWARE: Final = ("ottla", __version__)
-"""The name and version of the client software, which it sends to brokers (KIP-511)."""
+"""The name and version of the client software, which clients send to brokers (KIP-511)."""
 
 
 class BrokerConnection:
@@ -86,8 +86,8 @@ def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
 
 
 async def negotiate(channel: Channel, config: ClientConfig, login: Login | None) -> BrokerConnection:
-    """Negotiate API versions, then authenticate if there is a `login`. Raises the broker's errors and those of the
-    connection.
+    """Negotiate API versions, then authenticate if there is a `login`. Raises errors of the broker, of the connection
+    and of authentication.
     """
     timeout = config.request_timeout_ms / 1000
     request = ApiVersionsRequest(client_software_name=SOFTWARE[0], client_software_version=SOFTWARE[1])

@@ -1,5 +1,5 @@
 """The application's interceptors in a client. Classes are instantiated once, and `configure` gets the client's configs.
-Exceptions of all other methods are logged and ignored.
+Exceptions of methods that are called later are logged and ignored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The I/O thread of a synchronous client: it runs an event loop, and coroutines for other threads.
 
-Any thread may call it; a waiting call can be interrupted by Ctrl+C. While a thread waits, the event loop can run
+Any other thread may call it; a waiting call can be interrupted by Ctrl+C. While a thread waits, the event loop can run
 functions in it (`run_at_caller`): so the listeners and callbacks of poll() run in the thread that called poll(), and
 may use the client.
 """

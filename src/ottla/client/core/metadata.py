@@ -37,7 +37,7 @@ MAX_STRING_BYTES: Final = 32_767
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as a broker describes it. `leader` is -1 if there is none."""
+    """A partition as a broker describes it. `leader` is -1 if there is none or it is unknown."""
 
     topic: str
     partition: int
@@ -93,12 +93,14 @@ class Cluster:
     def partition(self, tp: TopicPartition) -> PartitionInfo | None:
         """Return a partition, or None if it is unknown."""
         partitions = self.partitions_of(tp.topic)
-        if tp.partition < len(partitions) and partitions[tp.partition].partition == tp.partition:
+        if 0 <= tp.partition < len(partitions) and partitions[tp.partition].partition == tp.partition:
             return partitions[tp.partition]
         return next((p for p in partitions if p.partition == tp.partition), None)
 
     def leader(self, tp: TopicPartition) -> int:
-        """Return the node id of a partition's leader; -1 if there is none or its address is unknown."""
+        """Return the node id of a partition's leader; -1 if there is none, or the partition or the leader's address is
+        unknown.
+        """
         info = self.partition(tp)
         return NO_LEADER if info is None or info.leader not in self.nodes else info.leader
 
@@ -268,8 +270,8 @@ class Metadata:
             self._requested.clear()
             self._new_topic.clear()
             complete = await self._refresh_once()
-            # Refreshes are apart by at least the first delay, however often they are requested; by more while
-            # something is missing.
+            # Refreshes are apart by at least a quarter of the first delay, however often they are requested; by more
+            # while something is missing or fails. Only a refresh for a new topic may start earlier.
             incomplete = 0 if complete else incomplete + 1
             is_healthy = complete and not any(info.error for info in self.cluster.topics.values())
             await self._pause(self._min_delay / 4 if is_healthy else self._backoff.backoff(incomplete))
@@ -463,8 +465,8 @@ def _missing(topic: str, partition: int, info: TopicInfo | None) -> str:
 
 
 def _partition_info(topic: str, p: MetadataResponsePartition, previous: PartitionInfo | None) -> PartitionInfo:
-    """Return the partition with the newer leader epoch. A broker may have outdated metadata, so older epochs are
-    ignored (KIP-320).
+    """Return the partition `p` or, if that has an older leader epoch, the previous one: the broker may have outdated
+    metadata (KIP-320).
     """
     if previous is not None and -1 < p.leader_epoch < previous.leader_epoch:
         return previous

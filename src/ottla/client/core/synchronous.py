@@ -1,4 +1,4 @@
-"""Derives the methods of a synchronous client from those of the asynchronous one."""
+"""Base classes of the synchronous clients, and functions that derive their methods from the asynchronous ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class SynchronousClient(Generic[Client]):
     _asynchronous: Client
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the I/O thread and return its result."""
         return self._io.run(coroutine)
 
 

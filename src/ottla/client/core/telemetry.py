@@ -1,8 +1,8 @@
 """Client telemetry (KIP-714, `enable.metrics.push`): sends the client's metrics to the cluster. Kafka's
 `ClientTelemetryReporter`.
 
-A broker responds with the prefixes of the names of the metrics to push (usually none) and the interval. If the cluster
-does not support telemetry, there is no further request. Not thread-safe: event loop only.
+The client requests its subscription from a broker: the prefixes of the names of the metrics to push (usually none), and
+the interval. If the cluster does not support telemetry, there is no further request. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FINAL: Final = (errors.InvalidRequestError, errors.InvalidRecordError, errors.Un
 SUBSCRIPTION_OUTDATED: Final = (errors.UnknownSubscriptionIdError, errors.UnsupportedCompressionTypeError)
 """Errors after which the client requests its subscription again."""
 RETRY_SECONDS: Final = 60.0
-"""Delay in seconds before the client requests its subscription again after any other error."""
+"""Delay in seconds before the client requests its subscription again after most other errors."""
 FAREWELL_SECONDS: Final = 0.5
 """Maximum time in seconds for which closing a client waits for the last push."""
 
@@ -52,9 +52,7 @@ class Telemetry:
         self._closed = False
 
     def start(self) -> None:
-        """Start the background task, unless it has been started or `close` has been called. Called with each metadata
-        response.
-        """
+        """Start the background task, unless it has been started or `close` has been called."""
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._run())
 

@@ -126,8 +126,8 @@ class ClientOptions(TypedDict, total=False):
     client_id: str | None
     """Name of the client in the broker's logs, metrics and quotas; empty: a generated name, such as producer-1."""
     request_timeout_ms: int
-    """Time in milliseconds that the client waits for the response to a request, which then fails or is retried. Joining
-    a classic group may take longer, up to max.poll.interval.ms.
+    """Time in milliseconds that the client waits for the response to a request, which then fails or is retried.
+    JoinGroup and SyncGroup may take longer, up to max.poll.interval.ms and 5 seconds.
     """
     retry_backoff_ms: int
     """Delay in milliseconds before the first retry of a failed request. For most requests it doubles with each further
@@ -165,7 +165,8 @@ class ClientOptions(TypedDict, total=False):
     """
     metadata_recovery_rebootstrap_trigger_ms: int
     """Time in milliseconds for which metadata requests must have failed before the client closes its connections and
-    discovers the cluster through the bootstrap servers again. No effect with metadata.recovery.strategy=none.
+    discovers the cluster through the bootstrap servers again; it does so at once if a broker demands it. No effect with
+    metadata.recovery.strategy=none.
     """
     receive_buffer_bytes: int | None
     """Size in bytes of the socket's receive buffer (SO_RCVBUF); -1: the system's default."""

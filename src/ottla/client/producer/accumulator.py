@@ -23,8 +23,8 @@ from ottla.records.decoder import decode_records
 
 
 class Sendable:
-    """The work of the sender: the nodes for which batches are ready, the time of the next check, and the topics
-    without a leader.
+    """The work of the sender: the nodes for which batches are ready, the time of the next check, and the topics with a
+    partition that has batches but no leader.
     """
 
     __slots__ = ("leaderless", "next_check", "nodes")
@@ -36,7 +36,9 @@ class Sendable:
 
 
 class NodeTimes:
-    """The monotonic times in seconds at which batches for a node were last ready, and could last be drained."""
+    """The monotonic times in seconds at which batches for a node were last ready, and up to which they could be
+    drained.
+    """
 
     __slots__ = ("drained", "ready")
 
@@ -67,7 +69,7 @@ class Accumulator:
         self.active: dict[TopicPartition, PartitionQueue] = {}
         """The queues that contain batches. An empty one is removed by the next call of `ready`."""
         self.incomplete: dict[ProducerBatch, None] = {}
-        """The batches without a result, in a queue or in flight. A dictionary is used as an ordered set."""
+        """The batches in a queue, or in a request that has not ended. A dictionary is used as an ordered set."""
         self.flushing = 0
         self.closing = False
         self.closed: bool = False
@@ -151,9 +153,9 @@ class Accumulator:
     # Draining (event loop)
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:
-        """Return the work of the sender. The first batch of a queue is ready if it is full, closed, followed by another
-        one, older than linger.ms, or due for a retry. During a flush, while callers wait for memory, and while the
-        producer closes, batches do not linger.
+        """Return the work of the sender. The first batch of a queue that is not muted is ready if it is full, closed,
+        followed by another one or older than linger.ms; a retry is ready after its backoff. During a flush, while
+        callers wait for memory, and while the producer closes, batches do not linger.
         """
         sendable = Sendable()
         hurry = self.flushing > 0 or self.closing or self.pool.queued > 0
@@ -286,8 +288,8 @@ class Accumulator:
         self._queue(tp).muted = muted
 
     def expired(self, now: float, timeout: float) -> tuple[list[ProducerBatch], float]:
-        """Remove and return the queued batches that are at least `timeout` seconds old, and the monotonic time at which
-        the next one will be that old.
+        """Remove and return the batches at the heads of the queues that are at least `timeout` seconds old. The second
+        result is a monotonic time before which no other head will be that old.
         """
         batches = []
         oldest = now
@@ -359,7 +361,7 @@ class Accumulator:
         return batches
 
     def pending(self) -> Iterable[ProducerBatch]:
-        """Return all batches that have no result yet."""
+        """Return the batches in queues, and in requests that have not ended."""
         with self.lock:
             return list(self.incomplete)
 

@@ -143,8 +143,8 @@ class KafkaProducer(ProducerCalls):
         return core.watch(future, record, callback)
 
     def _break_transaction(self, error: BaseException) -> None:
-        """If `error` breaks the transaction (see `breaks_transaction`), let it fail, because its commit would not
-        include the record.
+        """If `error` breaks the transaction (see `breaks_transaction`), let the transaction fail, because its commit
+        would not include the record.
         """
         if self._core.breaks_transaction(error):
             self._core.transactions.failed(error)
@@ -263,7 +263,7 @@ class _Turns:
 
     def __init__(self) -> None:
         self.locks: dict[tuple[str, int | None], tuple[asyncio.Lock, int]] = {}
-        """The topics and partitions for which calls wait. Each has a lock and the number of these calls."""
+        """The topics and partitions that calls wait for or append to. Each has a lock and the number of these calls."""
 
     def is_waiting(self, place: tuple[str, int | None]) -> bool:
         """Return whether a call is waiting for this topic and partition, or is about to append to them."""

@@ -63,7 +63,7 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """The size in bytes: of the encoded batch or, until then, of the records before compression."""
+        """The size in bytes: of the encoded batch or, if there is none, of the records before compression."""
         return self.open.builder.estimated_size if self.data is None else self.data.nbytes
 
     @property
@@ -109,7 +109,7 @@ CLOSED.close()
 
 
 class PartitionQueue(PartitionAppender):
-    """The batches of one partition, the oldest first. Only the last one may be open."""
+    """The batches of one partition, the next one to send first. Only the last one may be open."""
 
     __slots__ = ("batches", "muted", "tp")
 

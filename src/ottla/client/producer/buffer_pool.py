@@ -40,8 +40,8 @@ class BufferPool:
         """Bytes that are neither used nor part of a free buffer."""
         self._free: deque[bytearray] = deque()
         self._spares: deque[bytearray] = deque()
-        """The last released buffers of other sizes. They are reused because the page faults of a new buffer take half
-        as long as filling it.
+        """Released buffers of other sizes, the last one at the end. They are reused because the page faults of a new
+        buffer take half as long as filling it.
         """
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()

@@ -33,7 +33,7 @@ class ProducerQueries:
 
 
 class ProducerCalls(ProducerQueries):
-    """The coroutine methods of producers. The asynchronous producer inherits them; the synchronous producer derives its
+    """The coroutine methods of producers. The asynchronous producer inherits them; the synchronous producer derives
     methods from them.
     """
 
@@ -53,8 +53,8 @@ class ProducerCalls(ProducerQueries):
     async def init_transactions(self) -> None:
         """Prepare the producer for transactions. An earlier producer with the same transactional id is fenced.
 
-        Must be called once, before the first transaction. Raises KafkaTimeoutError after max.block.ms, and the
-        coordinator's errors.
+        Must be called once, before the first transaction. Raises IllegalStateError without a transactional.id or after
+        an earlier success, KafkaTimeoutError after max.block.ms, and the coordinator's errors.
         """
         with self._core.metrics.timed("txn-init"):
             await self._core.transactions.init()
@@ -75,7 +75,8 @@ class ProducerCalls(ProducerQueries):
         `consumer.group_metadata()`, or a group id.
 
         Raises ValueError for a negative offset, IllegalStateError if no transaction is open, and the errors of the
-        coordinators; after those, the transaction can only be aborted.
+        coordinators. After those, the transaction must be aborted; after a fatal error such as ProducerFencedError, the
+        producer must be closed.
         """
         checked = {TopicPartition(*tp): checked_offset(tp, at) for tp, at in offsets.items()}
         with self._core.metrics.timed("txn-send-offsets"):
@@ -83,9 +84,9 @@ class ProducerCalls(ProducerQueries):
 
     async def commit_transaction(self) -> None:
         """Wait for all records, and commit the transaction. Raises the error of a record that failed; the transaction
-        must then be aborted.
+        must then be aborted (after a fatal error such as ProducerFencedError, the producer must be closed).
 
-        After KafkaTimeoutError it can be called again.
+        Raises KafkaTimeoutError if the coordinator does not respond in time; the call can then be repeated.
         """
         with self._core.metrics.timed("txn-commit"):
             await self._core.transactions.end(commit=True)

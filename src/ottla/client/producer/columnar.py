@@ -1,4 +1,4 @@
-"""Sending many records as columns: `send_batch` takes lists or Arrow arrays, and creates no object per record.
+"""Sending many records as columns: `send_batch` takes lists or Arrow arrays, and usually creates no object per record.
 
 There is no I/O here: the generators yield the size of the buffer that they need, so that each of the two producers can
 wait for memory in its own way.
@@ -35,7 +35,7 @@ class Table(NamedTuple):
     """The timestamp of each row (int64), or one for all rows, in milliseconds since 1970."""
     keys: BinaryColumn | list[bytes | None] | None
     values: BinaryColumn | list[bytes | None]
-    """Keys and values are both columns, or both lists of bytes and None."""
+    """Values and keys (if any) are both columns, or both lists of bytes and None."""
     nbytes: int
     """Bytes of all keys and values."""
 
@@ -59,7 +59,7 @@ class BatchFuture:
         return all(outcome.done for outcome, _ in self._parts)
 
     def get(self, timeout: float | None = None) -> list[SentRange]:
-        """Wait until all records are acknowledged, and return their ranges of offsets.
+        """Wait until each record is acknowledged or has failed, and return the ranges of offsets.
 
         Raises the error of the first range that failed, or KafkaTimeoutError after `timeout` seconds (None: no limit).
         """
@@ -208,8 +208,8 @@ def append_table(
     """Append rows to batches of one partition. Yields the size of each buffer that it needs, and is sent the buffer.
     Returns the result and the number of records of each batch.
 
-    `check_size` raises an error for a row that is too large. A row that may be larger than `largest` gets a batch of
-    its own, so it is always checked.
+    `check_size` raises an error if the first row of a batch is too large. A row larger than `largest` is always the
+    first one, so it is always checked.
     """
     numbers = memoryview(array("q", rows) if not isinstance(rows, array) else rows)
     parts: list[tuple[ProduceRequestResult, int]] = []

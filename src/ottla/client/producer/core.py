@@ -315,11 +315,11 @@ class ProducerCore:
         return random.choice(queues.available)
 
     def sticky(self, queues: TopicQueues, size: int) -> int:
-        """Return the sticky partition for a record without a key."""
+        """Return the sticky partition of a topic, for `size` bytes of records."""
         return self.direct.sticky(queues, size)
 
     def _choose_sticky(self, queues: TopicQueues) -> None:
-        """Choose the partition for the next batch.size bytes of records without a key."""
+        """Choose the sticky partition for the next batch.size bytes of records."""
 
         def queued(partition: int) -> int:
             return len(queues.queues[partition].batches)
@@ -332,8 +332,7 @@ class ProducerCore:
 
     def _responsive(self, queues: TopicQueues) -> Sequence[int]:
         """Return the partitions for whose leader no batch has been waiting for longer than
-        partitioner.availability.timeout.ms. Return all partitions with a leader if there is none, or if the timeout
-        is 0.
+        partitioner.availability.timeout.ms. Return `queues.available` if there is none, or if the timeout is 0.
         """
         limit = self.config.partitioner_availability_timeout_ms / 1000
         if not limit:

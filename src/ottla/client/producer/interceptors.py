@@ -62,7 +62,7 @@ class ProducerInterceptors(Interceptors):
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: BaseException | None, headers: Headers | None = None
     ) -> None:
-        """Pass the metadata or the error of a record to all interceptors."""
+        """Pass the metadata of a record, and its error if it failed, to all interceptors."""
         for interceptor, accepts_headers in zip(self.chain, self._header_flags, strict=True):
             more = (headers,) if accepts_headers else ()
             self.call(interceptor, "on_acknowledgement", metadata, error, *more)
@@ -89,5 +89,5 @@ def _accepts_headers(interceptor: Any) -> bool:
 
 
 def unsent_metadata(topic: str, partition: int | None) -> RecordMetadata:
-    """Return the metadata of a record that was not sent: offset, sizes and timestamp are -1."""
+    """Return the metadata of a record that failed: offset, sizes and timestamp are -1."""
     return RecordMetadata(topic, -1 if partition is None else partition, -1, NO_TIMESTAMP, 0, -1, -1)

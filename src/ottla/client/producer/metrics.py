@@ -1,6 +1,6 @@
 """Producer metrics with Kafka's names, in the groups `producer-metrics` and `producer-topic-metrics`.
 
-They are recorded per batch and per request, in the event loop. Waits for memory and metadata, and records that fail
+Most are recorded per batch and per request, in the event loop. Waits for memory and metadata, and records that fail
 before they are in a batch, are recorded in the caller's thread. A record in a batch costs nothing: its size is counted
 when its bytes are written to the batch.
 """

@@ -105,7 +105,7 @@ class UserPartitioner:
         return self.partition(request)
 
     def close(self) -> None:
-        """Call close() of the partitioner, if it has it."""
+        """Call the partitioner's close(), if it has one."""
         self._call("close")
 
     def _call(self, method: str, *args: Any) -> None:

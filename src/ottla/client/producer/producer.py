@@ -104,8 +104,8 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
         return core.watch(future, record, callback)
 
     def _break_transaction(self, error: BaseException) -> None:
-        """If `error` breaks the transaction (see `breaks_transaction`), let it fail, because its commit would not
-        include the record.
+        """If `error` breaks the transaction (see `breaks_transaction`), let the transaction fail, because its commit
+        would not include the record.
         """
         if self._core.breaks_transaction(error):
             self._io.call_soon(self._core.transactions.failed, error)
@@ -169,10 +169,13 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
         `poll_batch`, with keys and timestamps; records with headers raise ValueError.
 
         Without `partition`, the hash of the key chooses the partition of a row, and all rows without a key go to the
-        same one. The partitioners roundrobin and random, and those of the application, choose it for each row, which
-        is slower. `timestamps_ms` is one timestamp for all, a list, or an Arrow array of int64 or timestamp[ms].
-        Serializers and interceptors are not used. Blocks for up to max.block.ms at a time while metadata or memory is
-        missing. Raises the errors of send(). If a record is too large, the records of earlier batches are still sent.
+        same one, as do all rows if the partitioner ignores keys. The partitioners roundrobin and random, and those of
+        the application, choose it for each row, which is slower. `timestamps_ms` is one timestamp for all, a list, or
+        an Arrow array of int64 or timestamp[ms]. Serializers and interceptors are not used.
+
+        Blocks for up to max.block.ms at a time while metadata or memory is missing. Raises the errors of send(),
+        including those that send() sets on its future before a record is in a batch. If a record is too large, the
+        records of earlier batches are still sent.
         """
         self._check_open()
         self._core.check_open()
@@ -236,7 +239,7 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
 
     def close(self, timeout: float | None = FOR_EVER) -> None:
         """Send pending records within `timeout` seconds (None: no limit), and close. Records that are still pending
-        then fail. An open transaction is aborted. May be called repeatedly.
+        then fail. An open transaction is aborted if possible. May be called repeatedly.
 
         In a callback in the I/O thread, it does not wait: pending records fail.
         """

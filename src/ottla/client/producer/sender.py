@@ -1,4 +1,4 @@
-"""Sends the batches of the accumulator, one request per node, and handles the results. Kafka's `Sender`.
+"""Sends the batches of the accumulator to the leaders, and handles the results. Kafka's `Sender`.
 
 The sender runs when the accumulator has a batch to send, after each response and metadata update, and when a batch is
 due or expires. It does not wait for responses: up to `max.in.flight.requests.per.connection` requests are in flight to
@@ -74,13 +74,13 @@ class Sender:
         self._keeps_order = config.max_in_flight_requests_per_connection == 1
         self._delivery_timeout = config.delivery_timeout_ms / 1000
         request_timeout = config.request_timeout_ms / 1000
-        # the leader waits for as long, and its response, a little later, says what for, such as a slow disk
+        # A leader waits that long. Its response, a little later, contains the reason, such as a slow disk.
         self._response_timeout = request_timeout + min(RESPONSE_SECONDS, request_timeout / 2)
         self._wakeup = asyncio.Event()
         self._in_flight: dict[int, int] = defaultdict(int)
         self._on_the_way: dict[ProducerBatch, None] = {}
-        """Batches in requests that a connection may still be writing. Their memory must not be reused, even if they
-        have a result.
+        """Batches in requests that have not ended: a connection may still be writing them. Their memory must not be
+        reused, even if they have a result.
         """
         self._connecting: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -119,8 +119,8 @@ class Sender:
             self._wakeup.clear()
 
     def _send_ready(self) -> float | None:
-        """Send requests to all nodes for which batches are ready. Return the time of the next check (None: only when
-        woken).
+        """Expire batches, and send requests to nodes for which batches are ready. Return the time of the next check
+        (None: only when woken).
         """
         now = self._clock.monotonic()
         next_expiry = self._expire_late(now)
@@ -142,9 +142,7 @@ class Sender:
         return next_check
 
     def _expire_late(self, now: float) -> float:
-        """Fail the batches that are older than delivery.timeout.ms. Return the time at which the next batch will be
-        that old.
-        """
+        """Fail batches that are older than delivery.timeout.ms. Return the time of the next check for such batches."""
         limit = self._delivery_timeout
         expired, next_expiry = self.accumulator.expired(now, limit)
         for batch in self._on_the_way:
@@ -196,7 +194,7 @@ class Sender:
         except KafkaError as error:
             if not error.retriable and error.code is not None:
                 log.debug(
-                    "Cannot get a producer id; failing all pending batches (client.id=%s): %s",
+                    "Cannot get a producer id; failing all queued batches (client.id=%s): %s",
                     self.connections.client_id,
                     error,
                 )

@@ -3,7 +3,7 @@
 Every batch has the producer id, the epoch and the sequence number of its first record; the numbers of a partition have
 no gaps. A retried batch keeps its numbers. If a batch is lost, brokers reject the batches after it because of the gap.
 The epoch is then bumped, and the partition's pending batches are numbered from zero; but a transaction with a lost
-batch is aborted. Not thread-safe: event loop only.
+batch must be aborted. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class TransactionManager:
         return not sequences.unresolved and len(sequences.in_flight) < MAX_IN_FLIGHT
 
     def number(self, batch: ProducerBatch) -> None:
-        """Give a batch its sequence numbers, unless it has some because it is a retry."""
+        """Give a batch its sequence numbers, unless it has some: a retry, or a part of a split batch."""
         if batch.base_sequence != NO_SEQUENCE:
             return
         sequences = self._sequences(batch.tp)
@@ -156,8 +156,8 @@ class TransactionManager:
             sequence = (sequence + part.count) & 0x7FFFFFFF
 
     def may_retry(self, batch: ProducerBatch, error: errors.KafkaError) -> bool:
-        """Return whether a batch with an error about sequence numbers may be retried. If necessary, it gets new numbers
-        first.
+        """Return whether a batch may be retried after an error that is not retriable otherwise, such as one about
+        sequence numbers. If necessary, it gets new numbers first.
         """
         sequences = self._sequences(batch.tp)
         if isinstance(error, errors.OutOfOrderSequenceNumberError):
@@ -175,8 +175,8 @@ class TransactionManager:
         return False
 
     def _resolve(self, tp: TopicPartition, sequences: Sequences) -> None:
-        """If the result of a batch is unknown, and no batch is in flight any more, check whether there is a gap in the
-        acknowledged numbers.
+        """If the result of a batch is unknown, and no batch is in flight any more, renumber unless the last number
+        has been acknowledged.
         """
         if not sequences.unresolved or sequences.in_flight:
             return
@@ -185,8 +185,8 @@ class TransactionManager:
             self._renumber(tp, sequences)
 
     def _renumber(self, tp: TopicPartition, sequences: Sequences) -> None:
-        """Bump the epoch, and number the pending batches of this partition from zero (KIP-360). A transactional
-        producer sets `broken` instead.
+        """Bump the epoch (or drop the producer id if its epochs are exhausted), and number the pending batches of this
+        partition from zero (KIP-360). A transactional producer sets `broken` instead.
         """
         if self.transactional:
             self.broken = True

@@ -1,8 +1,9 @@
 """Transactions of one producer: begin, send, offsets, commit or abort (KIP-98; KIP-890 if the cluster supports it).
 
 With `transaction.version` 2 the broker adds a partition to the transaction with its first batch and bumps the producer
-epoch at every end; otherwise a request adds each partition before its first batch. After an error, a transaction can
-only be aborted. After a fatal one, such as fencing, the producer can only be closed. Not thread-safe: event loop only.
+epoch at every end; otherwise a request adds each partition before its first batch. A transaction that has failed can
+only be aborted. If it has failed with a fatal error, such as fencing, the producer can only be closed. Not thread-safe:
+event loop only.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ OLDER_VERSIONS: Final = {
     TxnOffsetCommitRequest: 4,
 }
 NEWER_VERSIONS: Final = {InitProducerIdRequest: 5, TxnOffsetCommitRequest: 5}
-"""The maximum versions of requests with older and newer levels of `transaction.version`."""
+"""The maximum versions of requests with older and newer levels of `transaction.version`, without two-phase commit."""
 TWO_PHASE_INIT: Final = 6
 """The first version of InitProducerId with two-phase commit (KIP-939)."""
 CLOSE_SECONDS: Final = 5.0
@@ -68,7 +69,7 @@ FATAL: Final = (
     errors.TransactionalIdAuthorizationFailedError,
     errors.UnsupportedVersionError,
 )
-"""Errors after which the producer must be closed, for example because it was fenced."""
+"""Errors of a transaction after which the producer must be closed, for example because it was fenced."""
 
 
 class State(enum.Enum):
@@ -112,7 +113,9 @@ class Transactions:
         self.id: str = str(config.transactional_id)
         self.state: State = State.NEW
         self.newer: bool = False
-        """Whether the cluster has `transaction.version` 2 or above, so that brokers add partitions implicitly."""
+        """Whether `transaction.version` was 2 or above when the epoch was requested, so that brokers add partitions
+        implicitly.
+        """
         self._config = config
         self._connections = connections
         self._metadata = metadata
@@ -159,8 +162,8 @@ class Transactions:
         self._move(State.READY)
 
     def begin(self) -> None:
-        """Begin a transaction. Raises IllegalStateError if one is open or `init` has not been called, and the error of
-        a transaction that has failed and was not aborted.
+        """Begin a transaction. Raises IllegalStateError if one is open or ending, or if `init` has not succeeded, and
+        the error of a failed transaction that was not aborted.
         """
         self._check_error()
         if self.state is not State.READY:
@@ -195,8 +198,9 @@ class Transactions:
             raise
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort the transaction. Return when the coordinator has decided. After KafkaTimeoutError it can be
-        called again with the same `commit`.
+        """Commit or abort the transaction. If it has partitions or offsets, wait until the coordinator has decided.
+        If the coordinator does not respond in time (KafkaTimeoutError), the call can be repeated with the same
+        `commit`.
         """
         if self.state is State.ENDING:
             if commit is not self._ending:
@@ -261,7 +265,7 @@ class Transactions:
 
     def may_send(self, tp: TopicPartition) -> bool:
         """Return whether a batch of this partition may be sent now. If the partition has to be added to the transaction
-        first, start that.
+        first, start to add it.
         """
         if self.state not in (State.OPEN, State.ENDING):
             return False
@@ -277,13 +281,13 @@ class Transactions:
         return False
 
     def batch_failed(self, error: KafkaError) -> None:
-        """Handle the failure of a batch: the transaction fails, unless it is being aborted anyway."""
+        """Handle the failure of a batch: the transaction fails, unless `error` is a TransactionAbortedError."""
         if not isinstance(error, TransactionAbortedError):
             self.failed(error)
 
     def failed(self, error: KafkaError) -> None:
         """Let the transaction fail, so that it can only be aborted. After a fatal error, the producer can only be
-        closed. Do nothing if no transaction is open.
+        closed. Do nothing if there is no transaction.
         """
         if isinstance(error, errors.InvalidProducerEpochError):
             error = errors.ProducerFencedError(error.message)  # older brokers return this code for the same
@@ -297,7 +301,7 @@ class Transactions:
         self._give_up(error)  # no more records of this transaction will be sent
 
     async def close(self, seconds: float | None = None) -> None:
-        """Abort an open transaction within `seconds`, at most CLOSE_SECONDS (None: CLOSE_SECONDS), and stop."""
+        """Try to abort an open transaction within `seconds`, at most CLOSE_SECONDS (None: CLOSE_SECONDS), and stop."""
         limit = CLOSE_SECONDS if seconds is None else min(seconds, CLOSE_SECONDS)
         if self.state in (State.OPEN, State.BROKEN) and limit > 0:
             try:

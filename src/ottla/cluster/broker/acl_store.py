@@ -53,7 +53,7 @@ class AclStore:
     def __init__(
         self, store: MetadataStore, listener: Listener, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        """`listener` is called with all ACLs after each change, including a denial for each unreadable znode."""
+        """`listener` is called with all ACLs after changes, including a denial for each unreadable znode."""
         self._store = store
         self._listener = listener
         self._acls: dict[ResourcePattern, ACLs] = {}
@@ -176,7 +176,7 @@ class AclStore:
     async def _change(self, pattern: ResourcePattern, change: Callable[[ACLs], ACLs]) -> None:
         """Replace a resource's ACLs with those that `change` returns for the current ones.
 
-        Try again if another broker changes them meanwhile, at most ATTEMPTS times.
+        If other brokers change them meanwhile, make at most ATTEMPTS attempts.
         """
         path = znodes.acls(pattern)
         for attempt in range(ATTEMPTS):
@@ -245,7 +245,7 @@ class AclStore:
     async def _changed_nodes(self, notifications: Sequence[str]) -> dict[ResourcePattern, ZNode | None] | None:
         """Return the ACL znodes that notifications name, by resource; None for a znode that was deleted.
 
-        Return None instead of the dict if notifications may have been missed or cannot be parsed.
+        Return None instead of the dict if notifications may have been missed, or are deleted or malformed.
         """
         if self._changes.may_have_missed:
             return None
@@ -269,7 +269,8 @@ class AclStore:
 def _write(path: str, node: ZNode | None, acls: ACLs) -> Operation:
     """Return the operation that writes ACLs, or deletes the znode if there are none.
 
-    It fails if the znode has changed since `node` was read.
+    The operation fails if the znode has changed since `node` was read. Raises InvalidRequestError if the ACLs are too
+    many for a znode.
     """
     if node is not None and not acls:
         return Delete(path, node.version)

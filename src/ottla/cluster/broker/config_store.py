@@ -40,9 +40,7 @@ class DynamicConfigStore:
         self._cache = metadata_cache
         self._notifications = ChangeNotifications(store, [znodes.CONFIG_CHANGES])
         self._listener = ChangeListener("dynamic configs", self._read_notifications)
-        self._lock = asyncio.Lock()
-        """Held while configs are read and applied, or read and replaced, so that no older value is applied after a
-        newer one, and no change is based on a value that has been replaced."""
+        self._lock = metadata_cache.configs_lock
 
     async def start(self) -> None:
         """Read the configs of all entities except topics, and apply changes from now on."""

@@ -45,7 +45,7 @@ log = logging.getLogger("ottla.cluster")
 ATTEMPTS: Final = 10
 """Maximum number of attempts to change a token that other brokers change at the same time."""
 Change = Callable[[TokenInformation], TokenInformation | None]
-"""Returns the changed token, or None to remove it. Raises an error if the change is not allowed."""
+"""Returns the token to store, or None to remove it. Raises an error if the change is not allowed."""
 
 
 class DelegationTokenStore:
@@ -60,7 +60,9 @@ class DelegationTokenStore:
         renew_period_ms: int,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`renew_period_ms`: time until a token expires after it was created, or renewed without a period."""
+        """`renew_period_ms`: time until a token expires after it was created, or renewed without a period, at most
+        until the end of its maximum lifetime.
+        """
         self._store = store
         self._master_key = master_key
         self._max_lifetime_ms = max_lifetime_ms
@@ -151,7 +153,8 @@ class DelegationTokenStore:
         return await self._change_expiry(principal, hmac, expiry, now)
 
     async def expire(self, principal: str, hmac: bytes, period_ms: int) -> int:
-        """Let a token expire after `period_ms`; negative: remove it now. Return the expiry time in ms since 1970.
+        """Let a token expire after `period_ms`, at the latest at the end of its maximum lifetime; negative: remove it
+        now. Return the expiry time in ms since 1970.
 
         Raises the errors of `renew`; an expired token can be removed, though.
         """
@@ -202,7 +205,7 @@ class DelegationTokenStore:
     async def _change(self, token_id: str, change: Change) -> TokenInformation | None:
         """Replace a token with the one that `change` returns for the current one, or remove it for None.
 
-        Try again if another broker changes it meanwhile, at most ATTEMPTS times.
+        If other brokers change it meanwhile, make at most ATTEMPTS attempts.
         """
         path = token_znodes.token_path(token_id)
         async with self._changes.lock:

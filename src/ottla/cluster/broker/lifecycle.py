@@ -47,8 +47,8 @@ RETRY_SECONDS: Final = 0.1
 
 
 class BrokerLifecycle:
-    """Registers this broker, takes part in controller elections, and leaves the cluster. Its parts are the metadata
-    cache, the controller and the connections to the other brokers. Not thread-safe: event loop only.
+    """Registers this broker, takes part in controller elections, and leaves the cluster. Its parts include the
+    metadata cache, the controller and the connections to the other brokers. Not thread-safe: event loop only.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class BrokerLifecycle:
     ) -> None:
         """`stop`: stops or deletes a replica of this broker.
 
-        `unclean_allowed`: whether a topic with this name and these configs allows unclean leader election.
+        `unclean_allowed`: returns whether a topic with this name and these configs allows unclean leader election.
         `offline_replicas`: returns the replicas that are out of service. `on_replaced`: called with the reason when
         another broker has registered with this broker's id. `secret`: the cluster's secret, of which this broker sends
-        a proof to other brokers; None to send no proof.
+        a proof to other brokers (but see `_proves_membership`); None to send no proof.
         """
         self._store = store
         self._config = config
@@ -102,7 +102,7 @@ class BrokerLifecycle:
         )
 
     async def prepare(self, cluster_id: str | None) -> None:
-        """Read the cluster id and the dynamic configs from the metadata store.
+        """Read the cluster id, or create it, and read the dynamic configs from the metadata store.
 
         `cluster_id`: the cluster id in the log directory; None if it has none. Raises StartupError if the metadata
         store has another one.
@@ -316,7 +316,9 @@ def _proves_membership(config: BrokerConfig) -> bool:
 
 
 def _login(config: BrokerConfig) -> Login | None:
-    """Return this broker's SASL login for connections to other brokers; None if they do not use SASL."""
+    """Return this broker's SASL login for connections to other brokers; None if they do not use SASL, or the broker is
+    standalone.
+    """
     if not config.in_cluster or not config.inter_broker_protocol.startswith("SASL"):
         return None
     from ottla.net.client.sasl_login import Login  # as above

@@ -52,8 +52,8 @@ class ControllerRequestHandler:
         self._broker_id = broker_id
         self._initialized = asyncio.Event()
         self.is_initialized = False
-        """Whether this broker has received the cluster's topics, or no longer waits for them. Until then, clients'
-        requests have to wait.
+        """Whether this broker has received or read the cluster's topics, or no longer waits for them. Until then,
+        clients' requests have to wait.
         """
         self._lock = asyncio.Lock()
         """Serializes UpdateMetadata requests in the order of their arrival, even if one has to wait for the store."""
@@ -64,7 +64,7 @@ class ControllerRequestHandler:
         self._initialized.set()
 
     async def wait_initialized(self) -> None:
-        """Wait until this broker has received the cluster's topics.
+        """Wait until this broker has received or read the cluster's topics.
 
         After `INITIALIZATION_SECONDS`, stop waiting and let clients' requests be processed without them.
         """
@@ -89,7 +89,7 @@ class ControllerRequestHandler:
 
     async def verify(self, controller_epoch: int, broker_epoch: int) -> None:
         """Raise the errors of `check`, and StaleControllerEpochError if the epoch is more than MAX_MISSED_EPOCHS ahead
-        and higher than the one in the store.
+        and the store has none that is as high.
 
         If an epoch that is too high were accepted, all later requests of the real controller would be rejected.
         """
@@ -120,9 +120,18 @@ class ControllerRequestHandler:
     async def _update_metadata(self, request: UpdateMetadataRequest) -> None:
         topics = self._cache.image.topics
         new = [name for name, _, _ in _topics(request) if name not in topics]
+        if not new:
+            await self._apply_metadata(request, {})
+            return
         paths = [znodes.config_topic(name) for name in new]
-        nodes = await store_reader.get_all(self._store, paths)
-        configs = {n: store_reader.configs_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
+        # A change of these configs that is notified now is applied after the topics have been added, or it would be
+        # ignored.
+        async with self._cache.configs_lock:
+            nodes = await store_reader.get_all(self._store, paths)
+            configs = {n: store_reader.configs_of(node, path) for n, node, path in zip(new, nodes, paths, strict=True)}
+            await self._apply_metadata(request, configs)
+
+    async def _apply_metadata(self, request: UpdateMetadataRequest, configs: Mapping[str, Mapping[str, str]]) -> None:
         ids = await self._ids(request)
         await self._apply(request, lambda image: with_metadata(image, request, configs, ids, self._broker_id))
 
@@ -241,7 +250,7 @@ def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[Up
 
 
 def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImage:
-    """Replace the states of a topic's partitions with those in `images` that are newer, and add missing partitions.
+    """Return the topic with those states in `images` that are newer than its own, and with missing partitions added.
 
     If a state is as old as the current one, only its failed replicas are taken. Return the same object if nothing
     changes.

@@ -1,7 +1,7 @@
 """Producer ids, unique in the cluster: allocated from the metadata store in blocks of 1,000.
 
-Batches with ids that were never allocated are rejected (`is_allocated`). An id in a log advances the allocator only if
-it is plausible; otherwise one batch with id 2^63-1 would exhaust all ids.
+While the store can be read, batches with ids that were never allocated are rejected (`is_allocated`). An id in a log
+advances the allocator only if it is plausible; otherwise one batch with id 2^63-1 would exhaust all ids.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class ProducerIds:
         return True
 
     async def skip_past(self, producer_id: int) -> None:
-        """Never allocate ids up to `producer_id`, which is in a log although the store has not allocated it.
+        """Let new blocks begin after `producer_id`, the highest id in this broker's logs.
 
-        This happens with log directories of Apache Kafka. An id from MAX_PLAUSIBLE_ID on is ignored.
+        Logs of Apache Kafka may have ids that this store has not allocated. An id from MAX_PLAUSIBLE_ID on is ignored.
         """
         if producer_id >= MAX_PLAUSIBLE_ID:
             log.error(

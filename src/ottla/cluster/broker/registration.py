@@ -1,8 +1,9 @@
 """The registration of this broker, a znode below `/brokers/ids`, and the generation of broker ids.
 
 The znode is ephemeral: it is deleted with the session, and created again with the next one. If the id is registered
-already, that may be an earlier run of this broker, so registration waits until its session must have expired. In
-ZooKeeper, the session is ended at once if the earlier run used the same log directory (see `stale_session`).
+already, that may be an earlier run of this broker, so registration waits until its znode is deleted, at most until its
+session must have expired. In ZooKeeper, the session is ended at once if the earlier run used the same log directory
+(see `stale_session`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from ottla.cluster.image.cluster_image import BrokerImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store import znodes
 from ottla.cluster.store.change_notifications import failures_log
-from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError, Set
+from ottla.cluster.store.metadata_store import (
+    BadVersionError,
+    Create,
+    MetadataStore,
+    MetadataStoreError,
+    NodeExistsError,
+    NoNodeError,
+    Set,
+)
 from ottla.errors import StartupError
 
 log = logging.getLogger("ottla.cluster")
@@ -102,7 +111,11 @@ async def next_broker_id(store: MetadataStore, above: int) -> int:
     Kafka.
     """
     while True:
-        await store.multi([Set(znodes.SEQUENCE_IDS, b"")])
         node = await store.get(znodes.SEQUENCE_IDS)
-        if node is not None:
-            return above + node.version
+        if node is None:
+            raise NoNodeError(znodes.SEQUENCE_IDS)
+        try:
+            await store.multi([Set(znodes.SEQUENCE_IDS, b"", node.version)])
+        except BadVersionError:
+            continue  # another broker has this id
+        return above + node.version + 1

@@ -19,12 +19,12 @@ class ZooKeeperOffsets:
         self._store = store
 
     async def get(self, group: str, tp: TopicPartition) -> int | None:
-        """Return the committed offset; None if there is none. Raises an error for names that a znode cannot have."""
+        """Return the committed offset; None if there is none. Raises the errors of `_path` for invalid names."""
         node = await self._store.get(_path(group, tp))
         return int(node.value) if node is not None and node.value else None
 
     async def set(self, group: str, tp: TopicPartition, offset: int) -> None:
-        """Commit an offset; it is durable on return. Raises an error for names that a znode cannot have."""
+        """Commit an offset; it is durable on return. Raises the errors of `_path` for invalid names."""
         path, value = _path(group, tp), b"%d" % offset
         try:
             await self._store.multi([Set(path, value)])

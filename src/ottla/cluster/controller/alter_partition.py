@@ -59,8 +59,8 @@ class IsrUpdates:
     ) -> list[PartitionImage | errors.KafkaError]:
         """Write the ISRs that a broker requests for the partitions that it leads (KIP-497).
 
-        Return the new state or the error of each item. Raises StaleBrokerEpochError if the broker is not registered or
-        has registered again, and NotControllerError outside a term.
+        Return the new state or the error of each item. Raises StaleBrokerEpochError if the broker is not registered, or
+        `broker_epoch` is that of an earlier registration, and NotControllerError outside a term.
         """
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
@@ -109,6 +109,6 @@ class IsrUpdates:
             absent = broker is None or stale or member in leaving or item.tp in offline.get(member, ())
             if (absent or member not in p.replicas) and member not in p.isr:
                 raise errors.IneligibleReplicaError(
-                    f"broker {member} cannot be in sync now: it is not alive, shutting down, or its replica is offline"
+                    f"broker {member} cannot be in sync now: it is no replica, not alive, shutting down, or offline"
                 )
         return replace(p, isr=item.isr)

@@ -84,7 +84,7 @@ class ControllerChannels:
     def update_brokers(self, brokers: Iterable[BrokerImage]) -> None:
         """Open channels to new brokers and to brokers that have registered again.
 
-        Close the channels of all brokers that are not in `brokers`.
+        Close the channels to earlier registrations, and to brokers that are not in `brokers`.
         """
         by_key = {(broker.id, broker.epoch): broker for broker in brokers}
         for key in self._channels.keys() - by_key.keys():
@@ -99,7 +99,7 @@ class ControllerChannels:
             channel.changed.set()
 
     def resend_all(self, broker_id: int) -> None:
-        """Send the complete image to a broker again."""
+        """Have the complete image sent to a broker again."""
         for (channel_broker_id, _), channel in self._channels.items():
             if channel_broker_id == broker_id:
                 channel.resend_all()
@@ -212,7 +212,6 @@ class _Channel:
             self._task.cancel()
 
     def resend_all(self) -> None:
-        """Send the complete image again."""
         self._send_all = True
         self.changed.set()
 

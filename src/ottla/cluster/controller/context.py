@@ -46,7 +46,7 @@ class ControllerContext:
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
         """The offline replicas of live brokers, such as those on failed disks, by broker id (KIP-112)."""
         self.uncertain: set[TopicPartition] = set()
-        """Partitions for which it is unknown whether the last write succeeded.
+        """Partitions whose state in the store is unknown, because their last write has failed or may have failed.
 
         They are read again before the next change.
         """
@@ -140,7 +140,8 @@ class ControllerContext:
     async def publish(self, change: Callable[[ClusterImage], ClusterImage]) -> None:
         """Apply a change to the image, mark offline replicas of live brokers, and have it sent to the other brokers.
 
-        Raises NotControllerError if this broker is not the controller.
+        Raises NotControllerError if this broker is not the controller. If the image of a newer controller arrives
+        meanwhile, it is not changed.
         """
         epoch = self.term.epoch
         before = self.image

@@ -1,4 +1,4 @@
-"""The controller: it alone changes topics, partitions, leaders and features. Kafka's `KafkaController`.
+"""The controller, which changes topics, partitions, leaders and features. Kafka's `KafkaController`.
 
 Every broker has a Controller object. It is active during its terms (see `election`); otherwise the methods that change
 the metadata raise NotControllerError. The steps that all changes have in common are in `context`. This module handles
@@ -53,7 +53,7 @@ class Controller:
     ) -> None:
         """`channels`: creates the channels of a term.
 
-        `unclean_allowed`: whether a topic with this name and these configs allows unclean leader election.
+        `unclean_allowed`: returns whether a topic with this name and these configs allows unclean leader election.
         """
         self._context = ControllerContext(store, metadata_cache, broker_id)
         self.topics = TopicLifecycle(self._context)
@@ -196,10 +196,7 @@ class Controller:
                 await self._apply_brokers(now)
 
     async def _apply_brokers(self, brokers: dict[int, BrokerImage]) -> None:
-        """Publish the live brokers.
-
-        Remove the brokers that have left from ISRs, and elect other leaders for the partitions that they led.
-        """
+        """Elect leaders after a change of the live brokers, and publish both."""
         image = replace(self._context.image, brokers=MappingProxyType(brokers))
         done = await self._elect(image, Reason.BROKERS, all_partitions(image))
         await self._context.publish(
@@ -275,7 +272,8 @@ class Controller:
         return changed
 
     async def on_replicas_offline(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
-        """Remove a broker's replicas that it reports as offline from the ISRs, and elect leaders of those partitions.
+        """Elect leaders of the partitions whose replicas a broker reports as offline, and remove these replicas from
+        ISRs in which others are alive.
 
         Replicas that it has reported before are ignored.
         """
@@ -300,7 +298,9 @@ class Controller:
             await self._context.publish(lambda current: with_states(current, done))
 
     def check_log_dirs(self, broker_id: int) -> None:
-        """Send the complete image to a broker again: its LeaderAndIsr response lists the replicas that are offline."""
+        """Have the complete image sent to a broker again: its LeaderAndIsr response lists the replicas that are
+        offline.
+        """
         if self._context.channels is not None:
             self._context.channels.resend_all(broker_id)
 
@@ -352,7 +352,7 @@ class Controller:
 
 
 def _with_new_epochs(image: ClusterImage, broker_id: int) -> dict[TopicPartition, PartitionImage]:
-    """Return new states, with incremented leader epochs, of the partitions that this broker led before it started, so
-    that its new batches differ from older ones.
+    """Return the partitions that this broker leads, with incremented leader epochs, so that batches from before its
+    restart have an older epoch than new ones.
     """
     return {tp: replace(p, leader_epoch=p.leader_epoch + 1) for tp, p in all_partitions(image) if p.leader == broker_id}

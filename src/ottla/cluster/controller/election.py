@@ -1,8 +1,8 @@
-"""The election of the controller: the first broker to create `/controller` is the controller until its session ends.
+"""The election of the controller: the broker that creates `/controller` is the controller until the znode is deleted.
 
-The winner increments `/controller_epoch` in the same transaction. When a controller changes topics, partitions or
-features, the write checks that epoch (`ControllerTerm.fencing_check`), so a former controller that continues after a
-pause cannot change them.
+The znode is deleted at the latest when the broker's session ends. The transaction that creates it also increments
+`/controller_epoch`. When a controller changes topics, partitions or features, the write checks that epoch
+(`ControllerTerm.fencing_check`), so a former controller that continues after a pause cannot change them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ failures_log = logging.getLogger("ottla.controller.failures")
 limit_repeated_errors(failures_log)  # while the store is unreachable, every retry fails in the same way
 
 RETRY_SECONDS: Final = 0.1
-"""Delay in seconds before the next attempt after an error of the metadata store."""
+"""Delay in seconds before the next attempt after an error."""
 
 
 ELECTION: Final = "Controller election"
@@ -49,7 +49,7 @@ class ControllerTerm(NamedTuple):
     """The version of the znode with the epoch."""
 
     def fencing_check(self) -> Check:
-        """Return the check with which `write_fenced` starts each transaction. It fails if the term has ended."""
+        """Return the check with which `write_fenced` starts each transaction. It fails if a later term has begun."""
         return Check(znodes.CONTROLLER_EPOCH, self.epoch_version)
 
 
@@ -114,7 +114,6 @@ class ControllerElection:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _run_term(self) -> None:
-        """Try to become the controller if there is none, then wait until the term of the current controller ends."""
         self._attempt = ELECTION
         deleted = asyncio.Event()
         node = await self._store.get(znodes.CONTROLLER, deleted.set)

@@ -1,7 +1,7 @@
 """Leader election: the choice of a partition's leader and ISR, with one function for each reason (`DECISIONS`).
 
-Each function takes a partition's state and returns the next one, or None if nothing changes; there is no I/O. The first
-replica in order that qualifies becomes the leader. It must be alive and in sync, because another leader may lack
+Each function takes a partition's state and returns the next one, or None if nothing changes; there is no I/O. A new
+leader is the first replica in order that qualifies. It must be alive and in sync, because another one may lack
 acknowledged records. The exception is `unclean`, for which the topic's configs have to allow it, or an administrator
 has to request it (ElectLeaders).
 """

@@ -18,7 +18,7 @@ from ottla.errors import NotControllerError
 from ottla.model import TopicPartition
 
 MAX_STATES: Final = 500
-"""Maximum number of states in one transaction, far below ZooKeeper's limit of a megabyte."""
+"""Maximum number of states that `write` puts into one transaction, far below ZooKeeper's limit of a megabyte."""
 
 States = Mapping[TopicPartition, PartitionImage]
 
@@ -45,7 +45,7 @@ def written(p: PartitionImage) -> PartitionImage:
 async def write(store: MetadataStore, term: ControllerTerm, states: States) -> dict[TopicPartition, PartitionImage]:
     """Write states, and return those that were written, with their new versions.
 
-    Raises NotControllerError if the term has ended.
+    Raises NotControllerError if a later term has begun.
     """
     done: dict[TopicPartition, PartitionImage] = {}
     items = list(states.items())
@@ -73,7 +73,7 @@ async def _write_batch(
 async def write_fenced(store: MetadataStore, term: ControllerTerm, operations: Sequence[Operation]) -> None:
     """Execute the operations in one transaction.
 
-    Raises NotControllerError, and executes none, if the term has ended. Raises the other errors of the store.
+    Raises NotControllerError, and executes none, if a later term has begun. Raises the other errors of the store.
     """
     try:
         await store.multi([term.fencing_check(), *operations])

@@ -1,6 +1,6 @@
 """Moves leadership back to preferred replicas, if `auto.leader.rebalance.enable` is set.
 
-After failures, a few brokers lead most partitions. Soon after its election, and then every
+After failures, a few brokers may lead most partitions. Soon after its election, and then every
 `leader.imbalance.check.interval.seconds`, the controller checks each broker: of the partitions for which it is the
 preferred leader, what percentage has another leader? If this exceeds `leader.imbalance.per.broker.percentage`, it
 elects the preferred leaders.

@@ -31,7 +31,7 @@ class PartitionReassignments:
         `target`: None to cancel the reassignment in progress.
 
         Raises UnknownTopicOrPartitionError; InvalidReplicaAssignmentError if the target is invalid or no replica could
-        lead; NoReassignmentInProgressError if there is no reassignment to cancel.
+        lead; NoReassignmentInProgressError if there is no reassignment to cancel; NotControllerError outside a term.
         """
         async with self._context.exclusive():
             after = self._decide(tp, target)
@@ -42,7 +42,8 @@ class PartitionReassignments:
         await self._context.wait_propagated()
 
     async def apply_request(self, tp: TopicPartition, item: store_reader.Item, request: bytes) -> None:
-        """Start a reassignment that `/admin/reassign_partitions` requests, unless the request was replaced meanwhile.
+        """Start a reassignment that `/admin/reassign_partitions` requests, unless the request was replaced or deleted
+        meanwhile.
 
         Raises the errors of `reassign`, and KeyError, TypeError or ValueError if `item` is malformed.
         """
@@ -59,8 +60,8 @@ class PartitionReassignments:
                 await self._write({tp: after})
 
     async def _remove_from_request(self, tp: TopicPartition, target: Sequence[int] | None) -> None:
-        """Remove a partition from the znode `/admin/reassign_partitions` unless it requests `target`, so that the next
-        controller does not start the old reassignment again.
+        """Remove a partition from the request in `/admin/reassign_partitions`, unless that has the same target, so that
+        the next controller does not start the old reassignment again.
         """
         store = self._context.store
         node = await store.get(znodes.REASSIGN)
@@ -97,7 +98,9 @@ class PartitionReassignments:
         return after
 
     async def complete_finished(self) -> None:
-        """Complete the reassignments whose target replicas are all in sync, if this broker is the controller."""
+        """If this broker is the controller, complete the reassignments for which `reassignment_rules.complete` returns
+        a state.
+        """
         if not self._context.is_active:
             return
         async with self._context.exclusive():

@@ -35,7 +35,7 @@ def check_collision(name: str, existing: Collection[str]) -> None:
 def assign_replicas(
     partitions: int, replication_factor: int, racks: Mapping[int, str | None], first: int = 0
 ) -> list[tuple[int, ...]]:
-    """Spread replicas over brokers and racks.
+    """Return the replicas of each partition, spread over brokers and racks.
 
     Leaders are placed round-robin. The followers come after the leader, with a gap that grows with each round.
 
@@ -45,9 +45,8 @@ def assign_replicas(
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise errors.InvalidPartitionsError(f"the number of partitions must be at least 1 and at most {MAX_PARTITIONS}")
     if not 1 <= replication_factor <= len(racks):
-        raise errors.InvalidReplicationFactorError(
-            f"replication factor {replication_factor} is larger than the number of available brokers, {len(racks)}"
-        )
+        limit = f"larger than the number of available brokers, {len(racks)}" if replication_factor > 0 else "below 1"
+        raise errors.InvalidReplicationFactorError(f"replication factor {replication_factor} is {limit}")
     ordered = _alternate_racks(racks)
     n = len(ordered)
     placed = []

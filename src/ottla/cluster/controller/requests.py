@@ -1,9 +1,9 @@
 """The controller's requests to a broker, from the difference between two images, without I/O.
 
-A broker that has received nothing yet (`before` is None) gets the complete image. LeaderAndIsr goes to the brokers with
-replicas of partitions whose leader or assignment has changed, UpdateMetadata to all brokers, StopReplica to brokers
-whose replicas are removed, or have to stop for a controlled shutdown. ISR updates are sent with UpdateMetadata only,
-because the leader has them from the response to AlterPartition.
+A broker that has received nothing yet, or needs everything again (`before` is None), gets the complete image.
+LeaderAndIsr goes to the brokers with replicas of partitions whose leader or assignment has changed, UpdateMetadata to
+all brokers, StopReplica to brokers whose replicas are removed, or have to stop for a controlled shutdown. ISR updates
+are sent with UpdateMetadata only, because the leader has them from the response to AlterPartition.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ EPOCH_POSITION: Final = 9
 `controller_epoch` (4).
 """
 LATEST_DIFFERENCES: Final = 4
-"""Number of differences that are kept.
+"""Maximum number of differences that are kept.
 
 Several may be in use at a time: a broker that answered late has an older image than the rest, so it is sent another
 difference.
@@ -124,7 +124,7 @@ class _Difference:
 
 
 class BrokerRequests:
-    """Builds the requests to all brokers from the difference between two images.
+    """Builds LeaderAndIsr and UpdateMetadata requests to all brokers from the difference between two images.
 
     The common parts of the requests are built once. In a large cluster, building them for each broker would take most
     of the time that a new controller needs.
@@ -208,7 +208,7 @@ def stop_replica(
 
 
 def _assignment(p: PartitionImage) -> tuple[object, ...]:
-    """Return the fields of a partition for which LeaderAndIsr is sent to its replicas when one of them changes."""
+    """Return the fields of a partition whose changes are sent to its replicas with LeaderAndIsr."""
     return p.leader, p.leader_epoch, p.replicas, p.adding, p.removing
 
 

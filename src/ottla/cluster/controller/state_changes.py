@@ -1,4 +1,4 @@
-"""Logs the partitions whose leader or ISR the controller has changed. Kafka's `StateChangeLogger`."""
+"""Logs the partitions whose state the controller has changed. Kafka's `StateChangeLogger`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MAX_LINES: Final = 20
 
 
 def log_state_changes(before: ClusterImage, states: Mapping[TopicPartition, PartitionImage], reason: str) -> None:
-    """Log the partitions whose leader or ISR has changed: first those without a leader, and in both groups internal
-    topics last.
+    """Log the partitions whose state has changed: first those without a leader, and in both groups internal topics
+    last.
     """
     changed = [(tp, old, p) for tp, p in states.items() if (old := before.partition(tp)) is not None and old != p]
     changed.sort(key=lambda change: (change[2].leader != NO_LEADER, change[0].topic.startswith("__")))
@@ -30,7 +30,7 @@ def log_state_changes(before: ClusterImage, states: Mapping[TopicPartition, Part
         leaderless = sum(p.leader == NO_LEADER for _, _, p in changed[MAX_LINES:])
         log.log(
             logging.ERROR if leaderless else logging.INFO,
-            "Changed leader or ISR of %d more partitions, %d of them without a leader (%s); DEBUG lists them",
+            "Changed the state of %d more partitions, %d of them without a leader (%s); DEBUG lists them",
             len(changed) - MAX_LINES,
             leaderless,
             reason,

@@ -27,7 +27,7 @@ log = logging.getLogger("ottla.controller")
 
 
 class _NewTopic(NamedTuple):
-    """A topic to create. `by`: the client that requests it, for the log."""
+    """A topic to create. `by`: a suffix of the log line, which names the client (see `RequestContext.by`)."""
 
     name: str
     assignment: Sequence[tuple[int, ...]]
@@ -49,7 +49,7 @@ class TopicLifecycle:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._remaining_brokers: dict[str, set[int]] = {}
-        """For each topic that is being deleted, the brokers that still have logs of it."""
+        """For each topic that is being deleted, the brokers that have not reported yet that they deleted its logs."""
 
     def start_term(self, image: ClusterImage) -> None:
         """Continue the deletions of earlier terms."""
@@ -65,11 +65,11 @@ class TopicLifecycle:
     ) -> TopicImage:
         """Create a topic, whose name, replicas and configs the caller has validated.
 
-        `by`: the client that requests it, for the log. Raises TopicAlreadyExistsError, NotControllerError, or the error
-        of the metadata store.
+        `by`: a suffix of the log line, which names the client. Raises TopicAlreadyExistsError, NotControllerError, or
+        the error of the metadata store.
 
         Topics that are requested at the same time are created by one change of the image, because the cost of a change
-        grows with the number of topics in the cluster. Cancelling the caller does not stop the creation.
+        grows with the number of topics in the cluster. Cancelling the caller does not stop a creation that has begun.
         """
         new = _NewTopic(name, [tuple(replicas) for replicas in assignment], configs, topic_id or uuid.uuid4(), by)
         result = await self._batcher.submit(self._context.broker_id, new)
@@ -85,7 +85,7 @@ class TopicLifecycle:
         return RequestBatcher(self._create_all)
 
     async def _create_all(self, _controller_id: int, new: Sequence[_NewTopic]) -> list[TopicImage | KafkaError]:
-        """Create topics with one change of the image. Return each topic, or the error why it could not be created."""
+        """Create topics with one change of the image. Return, for each, its image or the error."""
         results: list[TopicImage | KafkaError] = [_already_exists(topic.name) for topic in new]
         async with self._context.exclusive() as term:
             image = self._context.image
@@ -147,7 +147,7 @@ class TopicLifecycle:
 
     async def read_topic(self, name: str) -> None:
         """Read a topic that a tool has written to the metadata store, and apply it: the whole topic if it is new, else
-        its new partitions.
+        its id, configs and new partitions.
         """
         async with self._context.exclusive():
             stored = await store_reader.read_topic(self._context.store, name)
@@ -186,7 +186,9 @@ class TopicLifecycle:
         await self._context.wait_propagated()
 
     async def on_replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Record that a broker has deleted replicas. If no other broker has logs of a topic, delete its znodes."""
+        """Record that a broker has deleted replicas. If it was the last broker with logs of a deleted topic, delete the
+        topic's znodes.
+        """
         async with self._context.exclusive():
             for name in {tp.topic for tp in partitions} & self._remaining_brokers.keys():
                 self._remaining_brokers[name].discard(broker_id)
@@ -258,7 +260,7 @@ def _creation(term: ControllerTerm, new: _NewTopic, alive: Collection[int], *, h
 
 
 def _transactions(creations: Mapping[int, _Creation]) -> Iterator[list[int]]:
-    """Yield groups of topics, by their keys, that fit into one transaction.
+    """Group topics for transactions, and yield the keys of each group.
 
     A topic with many partitions is a separate group.
     """

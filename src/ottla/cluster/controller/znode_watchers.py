@@ -4,7 +4,7 @@ and administrators.
 The controller reads new topics and partitions below `/brokers/topics`, notifications of failed log directories, and
 requests below `/admin`: to delete topics, reassign partitions, and elect preferred leaders. If configs have changed, it
 tries again to elect leaders for partitions that have none, because `unclean.leader.election.enable` may now allow an
-out-of-sync replica. A watch fires once and does not say what has changed, so everything is read again; applying a
+out-of-sync replica. A watch fires once and does not say what has changed, so its znode is read again; applying a
 change twice has no effect. Watches also fire for the controller's own changes. Changed configs are applied by every
 broker (see `config_store`).
 """
@@ -127,7 +127,7 @@ class ZNodeChangeHandlers:
             await self._remove(znodes.delete_topic(name))
 
     async def _split(self, node: ZNode) -> None:
-        """Create one request znode per topic for a request that lists several topics in the value of
+        """Create one request znode per topic for a request that lists topics in the value of
         `/admin/delete_topics`, as in the first design of topic deletion.
         """
         for name in _topics(node.value):

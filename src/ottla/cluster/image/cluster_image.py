@@ -73,7 +73,7 @@ class BrokerImage:
     """Its log directories in `cordoned.log.dirs` of its config file. They are in the same images as `log_dirs`."""
 
     def node(self, listener: str) -> Node:
-        """Return the broker's address on the listener with this name; on its first listener if it has no such one."""
+        """Return the broker's address on the listener with this name; if there is none, on its first listener."""
         for endpoint in self.endpoints:
             if endpoint.name == listener:
                 return Node(self.id, endpoint.host, endpoint.port, self.rack)
@@ -95,14 +95,14 @@ class ClusterImage:
     features: Mapping[str, int] = field(default_factory=highest)
     """Levels of the cluster's features."""
     features_epoch: int = 0
-    """Incremented by every change of a feature's level."""
+    """Incremented whenever feature levels are written."""
     deleting: Mapping[str, TopicImage] = field(default_factory=dict)
-    """Topics that are being deleted: unavailable, but some logs are still on disks.
+    """Topics that are being deleted: unavailable, but some logs may still be on disks.
 
-    Only the controller's image has them.
+    Only the controller keeps them up to date.
     """
     shutting_down: frozenset[int] = frozenset()
-    """Brokers in their controlled shutdown. Only the controller's image has them."""
+    """Brokers in their controlled shutdown. Only the controller keeps them up to date."""
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Dynamic configs of brokers, clients, users, IP addresses, groups and client metrics, by entity path (see
     `config_entities`).

@@ -33,7 +33,7 @@ log = logging.getLogger("ottla.cluster")
 LOG_DIRS, CORDONED_LOG_DIRS = "log_dirs", "cordoned_log_dirs"
 """Fields of a registration that only Ottla has."""
 MAX_CONCURRENT = 500
-"""The maximum number of concurrent reads of the metadata store."""
+"""The maximum number of concurrent reads of one `get_all` call."""
 
 
 class StoredFeatures(NamedTuple):
@@ -210,7 +210,7 @@ async def read_entity_configs(store: MetadataStore, path: str) -> Mapping[str, s
 
 
 def configs_of(node: ZNode | None, path: str) -> Mapping[str, str]:
-    """Return the configs in a znode below `/config`; an empty mapping if `node` is None.
+    """Return the configs in a znode below `/config`; an empty mapping if `node` is None or has no value.
 
     If the znode is malformed, log an error and return an empty mapping.
     """
@@ -264,7 +264,7 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
 def broker_value(broker: BrokerImage) -> bytes:
     """Return the value of `/brokers/ids/N`.
 
-    It has a plaintext listener's host and port as well, because clients of Kafka 0.8 read only these.
+    It also has the host and port of a plaintext listener, if there is one: clients of Kafka 0.8 read only these.
     """
     plain = next((e for e in broker.endpoints if e.protocol == "PLAINTEXT"), None)
     value: dict[str, object] = {

@@ -39,7 +39,8 @@ class RequestSender(Protocol):
     def send(
         self, broker_id: int, request: Request[R], version: int, *, timeout: float, purpose: str = ""
     ) -> Awaitable[R]:
-        """Send a request, and return its response. The awaitable raises KafkaError, also after `timeout` seconds.
+        """Send a request, and return its response. The awaitable raises KafkaError if that fails, for example if there
+        is no response within `timeout` seconds.
 
         `purpose`: requests to a broker with different purposes use different connections.
         """
@@ -207,7 +208,7 @@ class InterBrokerClient:
             self._replaced[channel] = None
 
     async def _authenticate(self, channel: Channel) -> float:
-        """Log in by SASL if required, and prove that this broker belongs to the cluster.
+        """Log in by SASL if required, and prove that this broker belongs to the cluster if there is a secret.
 
         Return the session's lifetime in seconds; 0 if unlimited.
         """

@@ -18,7 +18,7 @@ async def end_offsets_from(
 ) -> dict[TopicPartition, int]:
     """Request the high watermarks of partitions from their leader, and return those without an error.
 
-    Raises KafkaError if the request as a whole fails, for example without a response within `timeout` seconds.
+    Raises KafkaError if the request as a whole fails, for example if there is no response within `timeout` seconds.
     """
     by_topic: dict[str, list[ListOffsetsPartition]] = {}
     for tp in partitions:

@@ -1,5 +1,5 @@
-"""Proof of membership: a broker proves on any listener that it belongs to the cluster, because it knows the cluster's
-secret.
+"""Proof of membership: a broker proves on any listener that it belongs to the cluster, by its knowledge of the
+cluster's secret.
 
 The secret is a random value in `/cluster/secret` of the metadata store, created by the first broker. A broker that
 connects to another sends SaslHandshake with the mechanism `MECHANISM`, then two SaslAuthenticate requests. Each side

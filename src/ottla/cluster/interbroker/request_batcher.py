@@ -1,4 +1,5 @@
-"""Batches items into requests to other brokers: items that arrive while a request is in flight go into the next one.
+"""Batches items into requests, usually to other brokers. Items that arrive while a request is in flight go into the
+next ones.
 
 A broker handles one request of a connection at a time. If every item were a request, each would wait for all items
 before it. With one request in flight per broker, the batches grow with the load instead.

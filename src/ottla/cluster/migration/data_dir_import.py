@@ -107,8 +107,8 @@ def _of_controller(metadata: kraft.Metadata) -> dict[str, _Topic]:
 
 
 def _in_sync(partition: PartitionRecord) -> tuple[int, ...]:
-    """Return the replicas that have all acknowledged records: the ISR, or if it is empty, the eligible leader replicas
-    (ELR, KIP-966), or the last known ELR.
+    """Return the ISR; if it is empty, the eligible leader replicas (ELR, KIP-966); if these are empty too, the last
+    known ELR.
     """
     p = partition
     return tuple(p.isr or p.eligible_leader_replicas or p.last_known_elr or ())

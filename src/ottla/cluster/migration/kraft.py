@@ -132,7 +132,9 @@ class Metadata:
 
 
 def read(directory: Path) -> Metadata:
-    """Read the newest snapshot in a directory, and the log after it. Raises StartupError if they cannot be read."""
+    """Return the metadata in the newest snapshot of a directory, if there is one, and in the log after it. Raises
+    StartupError if they cannot be read.
+    """
     metadata = Metadata()
     held: list[Data] | None = None  # records of a metadata transaction that has not ended yet
     try:

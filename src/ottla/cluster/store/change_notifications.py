@@ -21,11 +21,11 @@ limit_repeated_errors(failures_log)  # while the store is unreachable, every ret
 
 RETRY_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 2.0
-"""Maximum time in seconds that a request waits for the store; after that, the last known values are used."""
+"""Maximum time in seconds that a refresh waits for the store; after that, the last known values are used."""
 EXPIRY_SECONDS: Final = 900.0
 """Lifetime of a notification in seconds, as in Kafka.
 
-A broker that has read no notifications for more than half of it reads everything.
+A broker that has read no notifications for more than half of it may have missed some.
 """
 
 
@@ -122,7 +122,9 @@ class ChangeNotifications:
 
 
 class ChangeReader:
-    """Calls a handler with new notifications, at the start and after each change. Not thread-safe: event loop only."""
+    """Calls a handler with the paths of new notifications, at the start and after changes. Not thread-safe: event loop
+    only.
+    """
 
     def __init__(
         self,
@@ -157,7 +159,7 @@ class ChangeReader:
         await self._listener.close()
 
     async def read(self) -> None:
-        """Call the handler with the notifications that have been created since the last call."""
+        """Call the handler with the paths of the notifications that it has not handled yet."""
         async with self.lock:
             await self._notifications.read(self._listener.notify, self._handle)
 

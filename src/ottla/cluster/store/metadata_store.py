@@ -1,6 +1,7 @@
 """The interface of the metadata store: a tree of znodes with versions, as in ZooKeeper.
 
-A standalone broker, or several brokers on one machine, use `sqlite_store`; other clusters use `zookeeper_store`.
+`sqlite_store` implements it in a file, for a standalone broker or several brokers on one machine; `zookeeper_store` in
+ZooKeeper.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class MetadataStoreStorageError(MetadataStoreError, KafkaStorageError):
 
 
 Watcher = Callable[[], None]
-"""Called once, on the event loop, when a znode that was read has changed or can no longer be watched."""
+"""Called once, on the event loop, when the znode or list of children that was read has changed or can no longer be
+watched.
+"""
 
 
 class ZNode(NamedTuple):

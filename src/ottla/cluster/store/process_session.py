@@ -134,7 +134,7 @@ class PeerSession:
 
 
 def is_alive(directory: Path, number: int) -> bool:
-    """Return whether the process of a session exists."""
+    """Return whether a process holds this session open."""
     try:
         PeerSession(directory, number).close()
     except ProcessLookupError:

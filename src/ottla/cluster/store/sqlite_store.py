@@ -59,7 +59,7 @@ class Outages:
 
     @property
     def current(self) -> str:
-        """A text with the current outage, its duration and cause; empty if the file can be read and written."""
+        """A text with the current outages, their durations and causes; empty if there are none."""
         now = time.monotonic()
         return "; ".join(
             f"the metadata store {self._path} cannot be {what}, for {now - since:.0f} s so far: {self._errors[what]}"
@@ -67,7 +67,7 @@ class Outages:
         )
 
     def failed(self, what: str, error: Exception) -> None:
-        """Record a failure, and log the first one. `what`: "read" or "written"."""
+        """Record a failure, and log it if it begins an outage. `what`: "read" or "written"."""
         self._errors[what] = error
         if what not in self._since:
             self._since[what] = time.monotonic()
@@ -113,7 +113,7 @@ class SqliteMetadataStore:
 
     @property
     def waits_for(self) -> str:
-        """A text with the current outage of the file and its cause; empty if it can be read and written."""
+        """A text with the current outages of the file and their causes; empty if there are none."""
         return self._outages.current
 
     def on_new_session(self, listener: Callable[[], Awaitable[None]]) -> None:
@@ -130,7 +130,7 @@ class SqliteMetadataStore:
     async def open(self) -> None:
         """Open or create the file, and delete the ephemeral znodes of processes that have ended.
 
-        Raises StartupError if the file cannot be opened.
+        Raises StartupError if the store cannot be opened.
         """
         if self._shared:
             try:
@@ -257,7 +257,7 @@ class SqliteMetadataStore:
         self._notify_peers()
 
     def _fire(self, keys: Iterable[str]) -> None:
-        """Schedule the calls of watches. Like in ZooKeeper, a watch fires once, after the change."""
+        """Schedule the calls of watches. As in ZooKeeper, a watch fires once, after the change."""
         for key in keys:
             for watch in self._watchers.pop(key, ()):
                 asyncio.get_running_loop().call_soon(watch)
@@ -284,7 +284,9 @@ class SqliteMetadataStore:
             self._outages.worked("read")
 
     def _read_changes(self) -> None:
-        """Fire the watches of all changes by other processes since the last call."""
+        """Fire the watches of all changes by other processes since the last call. Read the sessions if they may have
+        changed.
+        """
         changes = self._tree.changes(self._last_change, self._own.id if self._own else 0)
         self._last_change = changes.last
         self._fire(changes.keys if changes.are_complete else list(self._watchers))

@@ -78,7 +78,7 @@ class SessionEndedError(MetadataStoreError):
 class Changes(NamedTuple):
     """Changed keys (see `changed_keys`).
 
-    `last`: the number of the last change. `are_complete`: False if older changes are no longer in the table.
+    `last`: the number of the last change. `are_complete`: False if some changes are no longer in the table.
     """
 
     keys: Sequence[str]

@@ -1,7 +1,7 @@
 """Paths and values of znodes, as Kafka 0.8 to 3.9 use them in ZooKeeper. Kafka's `ZkData`.
 
-Only `/cluster/secret` is Ottla's own. The values of delegation tokens are in `token_znodes`, and those of registrations
-in `store_reader`.
+Of the paths, only `/cluster/secret` is Ottla's own. Some values are in other modules: those of delegation tokens in
+`token_znodes`, of registrations in `store_reader`, of `/controller` in `election`, and of `/cluster/id` in `lifecycle`.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def config_value(configs: Mapping[str, str]) -> bytes:
 def parse_configs(path: str, raw: bytes) -> dict[str, str]:
     """Parse the configs in a znode below `/config`. All values are returned as text, even if the JSON has numbers.
 
-    Raises UnreadableNodeError. Its text does not contain the value, which may be a secret.
+    Raises UnreadableNodeError if the value is malformed. The message does not contain it, because it may be a secret.
     """
     try:
         configs = load(raw).get("config", {})
@@ -380,7 +380,8 @@ def acls_value(rules: Iterable[ACL]) -> bytes:
 def acls_of(pattern: ResourcePattern, raw: bytes) -> frozenset[ACL]:
     """Parse the ACLs in a znode.
 
-    Raises UnreadableNodeError if any of them is malformed, because the others alone might allow too much.
+    Raises UnreadableNodeError if the value or any of the ACLs is malformed, because the others alone might allow too
+    much.
     """
     if not raw:
         return frozenset()

@@ -2,12 +2,13 @@
 
 Two properties of ZooKeeper are handled here:
 
-- **If the connection is lost during a write**, the write may have been executed. It is sent again only if the tree
-  shows that it was not (see `_was_done`).
+- **If the connection is lost during a write**, the write may have been executed. It is sent again unless the tree
+  shows that it was (see `_was_done`).
 - **If a session expires, its ephemeral znodes are deleted.** Their creators register with `on_new_session`, and create
   them again.
 
-A request without a result fails with MetadataStoreTimeoutError after the session timeout.
+An attempt to read or write fails with MetadataStoreTimeoutError if ZooKeeper does not answer within the session
+timeout.
 
 kazoo has its own threads; results and events are passed to the event loop.
 """
@@ -54,14 +55,14 @@ This module logs connection problems instead.
 """
 
 FIRST_REPORT_SECONDS: Final = 1.0
-"""Time in seconds after which a starting broker logs that ZooKeeper does not answer."""
+"""Time in seconds after which `open` logs that ZooKeeper does not answer."""
 REPORT_SECONDS: Final = 30.0
-"""Interval in seconds at which a broker logs again that ZooKeeper does not answer."""
+"""Interval in seconds at which the store logs again that ZooKeeper does not answer."""
 CONNECTED_CHECK_SECONDS: Final = 0.005
-"""Interval in seconds at which a starting broker checks whether it is connected."""
+"""Interval in seconds at which `open` checks whether the client is connected."""
 RETRY_SECONDS: Final = 0.05
 """Delay in seconds before a call is repeated after the connection was lost. Also kazoo's first delay before it connects
-again; later ones grow to at most a second.
+again; later ones grow to about a second.
 """
 
 
@@ -84,8 +85,8 @@ class Security(NamedTuple):
     trust_store: str | None = None
     checks_hostname: bool = True
     set_acl: bool = False
-    """Whether znodes, except those below `/consumers`, are created with ACLs so that only their creator may change them
-    (`zookeeper.set.acl`).
+    """Whether znodes, except `/consumers` and those below it, are created with ACLs so that only their creator may
+    change them (`zookeeper.set.acl`).
     """
 
     def options(self) -> dict[str, Any]:
@@ -147,7 +148,7 @@ class ZooKeeperMetadataStore:
 
     @property
     def session_id(self) -> int | None:
-        """The id of the current session; None before there is one."""
+        """The id of the latest session; None before the first one."""
         return self._session_id
 
     @property
@@ -270,7 +271,7 @@ class ZooKeeperMetadataStore:
 
     @property
     def waits_for(self) -> str:
-        """A text with ZooKeeper's address and for how long it has not answered; empty if it answers."""
+        """A text with ZooKeeper's address and for how long it has not answered; empty if the store is not waiting."""
         if self._waits_since is None:
             return ""
         seconds = time.monotonic() - self._waits_since
@@ -389,11 +390,11 @@ class ZooKeeperMetadataStore:
     async def _was_done(self, operations: Sequence[Operation]) -> bool:
         """Return whether a transaction whose result was lost was executed.
 
-        Checking one of its writes is enough, because all or none are executed. A Set without a version and a sequential
-        Create cannot be checked. A transaction that has only such operations counts as not executed.
+        Checking one of its writes is enough, because all or none are executed. A Check, a Set without a version and a
+        sequential Create leave nothing to check. A transaction of only such operations counts as not executed.
 
-        If another client has changed the znode of a Set meanwhile, the write counts as not executed. When it is
-        repeated, it fails, because it names a version.
+        If another client has meanwhile changed the znode of the Set that is checked, the transaction counts as not
+        executed. When it is repeated, it fails, because the Set names a version.
         """
         await asyncio.sleep(RETRY_SECONDS)
         for operation in operations:

@@ -159,8 +159,8 @@ class ClassicMembers:
 
 
 def _check_protocols(group: ConsumerGroup, join: PendingJoin) -> None:
-    """Raise InconsistentGroupProtocolError unless the protocol type is `consumer` and a protocol is common to all
-    classic members.
+    """Raise InconsistentGroupProtocolError unless the protocol type is `consumer` and one of the request's protocols is
+    supported by all classic members.
     """
     offers = [{name for name, _ in m.classic.protocols} for m in group.members.values() if m.classic is not None]
     common = set(join.offered).intersection(*offers)

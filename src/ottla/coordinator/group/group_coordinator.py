@@ -1,7 +1,7 @@
 """Passes requests of group members to the handlers of the group's type. Kafka's `GroupCoordinator`.
 
-A request of the classic protocol to a consumer group is handled by `ClassicMembers`. An empty classic group is replaced
-when a consumer or streams member joins, and an empty consumer or streams group when a classic member joins.
+`ClassicMembers` handles requests of the classic protocol to consumer groups. An empty classic group is replaced when a
+consumer or streams member joins, and an empty consumer or streams group when a classic member joins.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class GroupCoordinator:
         return self.classic.expire(group)
 
     def unload(self, group: Group) -> CoordinatorResult:
-        """Drop the timers of a group that this broker no longer coordinates.
+        """Drop the timers and other state of a group that are not in the log.
 
         Return the responses that fail its waiting JoinGroup and SyncGroup requests.
         """

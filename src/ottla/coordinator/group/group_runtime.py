@@ -55,7 +55,7 @@ class GroupRuntime(CoordinatorRuntime):
         self._deadlines: DeadlineQueue[str] = DeadlineQueue(clock, self._on_deadline)
         self._expiry: asyncio.TimerHandle | None = None
         self._uncommitted: dict[str, asyncio.Future[None]] = {}
-        """The future of each group's last append, until its records are committed."""
+        """The future of each group's last append by `execute`, until the records are committed."""
         by_id: ShardedMap[str, Group] = ShardedMap(self._log.partition_for)
         by_group: ShardedMap[str, dict[TopicPartition, CommittedOffset]] = ShardedMap(self._log.partition_for)
         self._by_id, self._by_group = by_id, by_group
@@ -65,7 +65,7 @@ class GroupRuntime(CoordinatorRuntime):
         self.stats = GroupStats(clock.monotonic)
 
     def close(self) -> None:
-        """Stop the timers. JoinGroup and SyncGroup requests that wait for a rebalance fail with NotCoordinatorError."""
+        """Stop coordinating. JoinGroup and SyncGroup requests that wait for members fail with NotCoordinatorError."""
         super().close()
         self._deadlines.close()
         self.streams_topics.close()
@@ -101,11 +101,11 @@ class GroupRuntime(CoordinatorRuntime):
     def execute(self, group_id: str, result: CoordinatorResult) -> None:
         """Append the records of a result, replay them, and send the responses once they are committed.
 
-        If the result has no records, its responses wait until the earlier records of the group are committed. Until
-        then, another coordinator could take over the group without the state from which the responses follow.
+        If the result has no records, its responses wait until the records of the group's earlier results are committed.
+        Until then, another coordinator could take over the group without the state from which the responses follow.
 
-        If the append fails, the responses have its error, a group that was replaced is restored, and the group's timers
-        fire again after RETRY_SECONDS.
+        If the records cannot be appended, the responses have the error, a group that was replaced is restored, and
+        timers of the group that are due fire again after RETRY_SECONDS.
         """
         not_before = 0.0
         try:
@@ -142,8 +142,8 @@ class GroupRuntime(CoordinatorRuntime):
     async def append(self, group_id: str, records: Sequence[CoordinatorRecord]) -> None:
         """Append and replay records, and return when they are committed.
 
-        Raises InvalidCommitOffsetSizeError if they are too large, and else the error of `to_client_error`, or
-        CoordinatorNotAvailableError after `offsets.commit.timeout.ms`.
+        Raises InvalidCommitOffsetSizeError if they exceed `max.message.bytes`, and else the error of `to_client_error`,
+        or CoordinatorNotAvailableError after `offsets.commit.timeout.ms`.
         """
         try:
             committed = self._append(group_id, records)
@@ -169,6 +169,7 @@ class GroupRuntime(CoordinatorRuntime):
             raise to_client_error(error) from error
         transaction = OpenTransaction(self._log.index(group_id), producer.id)
         for record in new:
+            self.stats.on_offset(record.value)
             self._replay_pending(transaction, record.key, record.value)
         if committed is not None:
             await wait_committed(committed, self._append_seconds)
@@ -198,8 +199,7 @@ class GroupRuntime(CoordinatorRuntime):
                 continue  # the offsets will expire
             except errors.KafkaError as error:
                 log.error(
-                    "Cannot remove the offsets of group %s for deleted topics; they stay until they expire or a "
-                    "coordinator loads the group again: %s",
+                    "Cannot remove the offsets of group %s for deleted topics; they stay until they expire: %s",
                     group_id,
                     error,
                 )
@@ -236,7 +236,7 @@ class GroupRuntime(CoordinatorRuntime):
     # Loading and replay
 
     def replay_batch(self, index: int, header: BatchHeader, data: memoryview) -> int:
-        """Replay a batch of a partition that is being loaded. Return the number of records."""
+        """Replay a batch of a partition that is being loaded. Return the number of replayed records; 1 for a marker."""
         transaction = OpenTransaction(index, header.producer_id)
         if header.is_control:
             self._end_transaction(transaction, _is_commit(data))
@@ -246,10 +246,10 @@ class GroupRuntime(CoordinatorRuntime):
         return self._log.replay_batch(index, data, self.replay)
 
     def on_loaded(self, index: int) -> None:
-        """Start the timers of a partition's groups; the sessions of their members start now.
+        """Start the timers of a partition's groups.
 
-        Delete offsets of topics that have been deleted. The first loaded partition also starts the timer that expires
-        offsets.
+        A standalone broker also deletes offsets of topics that have been deleted. The first loaded partition starts the
+        timer that expires offsets.
         """
         if self._expiry is None:
             self._expiry = asyncio.get_running_loop().call_later(self._expiry_seconds, self._expire_offsets)
@@ -321,8 +321,8 @@ class GroupRuntime(CoordinatorRuntime):
     def _execute_safely(self, group_id: str, decide: Callable[[], CoordinatorResult]) -> None:
         """Execute what a timer decides for a group.
 
-        Errors are logged, so that a bug in one group does not stop the timers of others. The timers of the group fire
-        again after RETRY_SECONDS.
+        Errors are logged, so that a bug in one group does not stop the timers of others. Timers of the group that are
+        due fire again after RETRY_SECONDS.
         """
         try:
             self.execute(group_id, decide())

@@ -1,4 +1,4 @@
-"""Counters of what a group coordinator has appended: offsets and rebalances, by type and by group."""
+"""Counters of a group coordinator: offsets, and rebalances by type of group and by group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class RebalanceStats:
 
 
 class GroupStats:
-    """Numbers of records that this broker has appended for groups, by their meaning."""
+    """Counts the offsets and rebalances for which this broker has appended records.
+
+    Offsets in transactions are not counted.
+    """
 
     __slots__ = (
         "_generations",
@@ -49,11 +52,11 @@ class GroupStats:
         self.rebalances = {group_type: RebalanceStats() for group_type in REBALANCE_RECORDS.values()}
         """The rebalances by group type."""
         self.by_group: dict[str, int] = {}
-        """The number of rebalances of each group since this broker became its coordinator. Groups without rebalances
-        are left out.
+        """The number of rebalances of each group since this broker became its coordinator, or since the group changed
+        its protocol. Groups without rebalances are left out.
         """
         self._generations: dict[str, int] = {}
-        """The last generation of classic groups."""
+        """The last generation of each classic group, by group id."""
 
     def on_offset(self, value: bytes | None) -> None:
         """Count the record of an offset that was appended."""
@@ -102,6 +105,6 @@ class GroupStats:
         return self.rebalances[group_type].rate.per_second(self._monotonic())
 
     def remove(self, group_id: str) -> None:
-        """Remove a group that was deleted, or that another broker coordinates now."""
+        """Remove the counters of a group."""
         self.by_group.pop(group_id, None)
         self._generations.pop(group_id, None)

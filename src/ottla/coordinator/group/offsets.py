@@ -1,4 +1,7 @@
-"""Committed offsets: validation of commits, and expiration, without I/O. Kafka's `OffsetMetadataManager`."""
+"""Committed offsets: validation of requests, deletion, expiration and replay, without I/O.
+
+Kafka's `OffsetMetadataManager`.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,8 @@ class Offsets:
     def check_commit(self, group_id: str, committer: Committer, version: int) -> None:
         """Raise an error if this client may not commit offsets of the group.
 
-        Side effect: if the group does not exist, creates an empty classic group for a simple consumer (one that assigns
-        partitions itself).
+        If the group does not exist, create an empty classic group for a client without an epoch, such as a simple
+        consumer (one that assigns partitions itself).
         """
         group = self._groups.by_id.get(group_id)
         if group is None:
@@ -102,7 +105,7 @@ class Offsets:
         """Return the tombstones of expired offsets of topics that the group does not read (KIP-211).
 
         Offsets expire after `offsets.retention.minutes`, or at the time that the client has requested. If the group is
-        empty and no offset remains, return its tombstones as well.
+        empty and no offset remains, return its tombstones as well. Nothing of a share group expires.
         """
         result = CoordinatorResult()
         if isinstance(group, ShareGroup):

@@ -40,7 +40,7 @@ class PendingOffsets:
         """The transactions with a pending offset of each key, in the order of the log."""
 
     def __len__(self) -> int:
-        """Return the number of open transactions with pending offsets."""
+        """Return the number of open transactions in which offsets were committed."""
         return len(self._by_transaction)
 
     def add(self, transaction: OpenTransaction, key: OffsetKey, committed: CommittedOffset | None) -> None:

@@ -87,7 +87,7 @@ class CoordinatorLog:
         return partition.when_committed(appended.last_offset + 1)
 
     def when_committed(self, key: str) -> asyncio.Future[None] | None:
-        """Return None if everything appended for a key is committed, else a future that completes when it is."""
+        """Return None if everything in the partition of a key is committed, else a future that completes when it is."""
         partition = self.partition(key)
         return partition.when_committed(partition.log.log_end_offset)
 
@@ -121,8 +121,8 @@ class CoordinatorLog:
 def to_client_error(error: errors.KafkaError) -> errors.KafkaError:
     """Translate the error of a failed append into the error that clients expect.
 
-    A coordinator error makes them look up the coordinator again, or retry. If the records are too large, it is
-    UnknownServerError.
+    A coordinator error makes them look up the coordinator again, or retry. If the records are too large, the
+    result is UnknownServerError.
     """
     if isinstance(error, errors.CoordinatorLoadInProgressError):
         return error

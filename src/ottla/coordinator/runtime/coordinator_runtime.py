@@ -1,4 +1,4 @@
-"""The runtime of all coordinators: log, shards, start and close, replay, deadlines. Kafka's `CoordinatorRuntime`.
+"""The common part of the coordinators' runtimes: log, shards, start, close and replay. Kafka's `CoordinatorRuntime`.
 
 The state in memory is the result of replaying the log. The records that a request handler returns are appended first,
 then applied, and the responses are sent when the append is committed. Classic groups are an exception: they change
@@ -73,7 +73,7 @@ class CoordinatorRuntime(ABC):
         return TopicPartition(self._topic, self._log.index(key))
 
     def replay_batch(self, index: int, header: BatchHeader, data: memoryview) -> int:
-        """Replay a batch of a partition that is being loaded. Return the number of records; 1 for a control batch."""
+        """Replay a batch of a partition that is being loaded. Return the number of replayed records; 1 for a marker."""
         return 1 if header.is_control else self._log.replay_batch(index, data, self.replay)
 
     @abstractmethod
@@ -88,5 +88,5 @@ class CoordinatorRuntime(ABC):
     def on_unloaded(self, index: int) -> None:
         """Drop the state of a partition, because this broker no longer leads it, or could not load it.
 
-        Fail pending requests, so that clients look up the new coordinator.
+        Fail requests that wait in that state, if there are any, so that clients look up the new coordinator.
         """

@@ -27,7 +27,7 @@ from ottla.storage.log import Log
 log = logging.getLogger("ottla.coordinator")
 
 SLICE_RECORDS: Final = 500
-"""Number of records after which a slice ends, with their batch. A slice takes some milliseconds."""
+"""Number of records after which a slice ends, at the end of the current batch. A slice takes some milliseconds."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,7 +40,7 @@ class Shards(Protocol):
     """
 
     def replay_batch(self, index: int, header: BatchHeader, data: memoryview) -> int:
-        """Replay a batch of a partition that is being loaded. Return the number of records."""
+        """Replay a batch of a partition that is being loaded. Return the number of replayed records; 1 for a marker."""
         ...
 
     def on_loaded(self, index: int) -> None:
@@ -50,7 +50,7 @@ class Shards(Protocol):
     def on_unloaded(self, index: int) -> None:
         """Drop the state of a partition, because this broker no longer leads it, or could not load it.
 
-        Fail pending requests, so that clients look up the new coordinator.
+        Fail requests that wait in that state, if there are any, so that clients look up the new coordinator.
         """
         ...
 
@@ -80,7 +80,7 @@ class CoordinatorShard:
     def load_slice(self, state: Shards) -> bool:
         """Replay the next slice.
 
-        Return whether the end of the log has been reached, including what was appended meanwhile.
+        Return whether the partition is loaded up to the end of the log, including what was appended meanwhile.
 
         A slice also ends where the log has to be read from disk.
         """
@@ -127,7 +127,7 @@ class CoordinatorShards:
         """Durations of loading a partition in seconds, including the time that it waits for others."""
 
     def on_leader(self, partition: Partition) -> None:
-        """Load a partition that this broker leads, unless it is loaded or being loaded already.
+        """Start to load a partition that this broker leads, unless it is loaded or being loaded already.
 
         Partitions of other topics are ignored.
         """

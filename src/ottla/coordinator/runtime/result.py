@@ -26,7 +26,7 @@ class CoordinatorResult:
     records: list[CoordinatorRecord] = field(default_factory=list)
     responses: list[tuple[ResponseFuture, Response]] = field(default_factory=list)
     replacement: Any = None
-    """The Group that replaces the current one when the records are appended, if its protocol changes; else None."""
+    """The classic Group that replaces a downgraded consumer group when the records are appended; else None."""
 
     replaced: Any = None
     """The Group that a new one has already replaced, to be restored if the records cannot be appended; else None."""

@@ -1,8 +1,8 @@
 """The share coordinator: the stored state of share partitions, in its log `__share_group_state`.
 
 The leaders of the partitions read and write it through `SharePersister`. The log has the start offset and the states of
-the records after it, but not which member has acquired a record. After a change of the leader, all acquired records are
-available again. Epochs fence leaders that do not know of a newer leader or of reset offsets. Kafka's
+the records from there on, but not which member has acquired a record. After a change of the leader, all acquired
+records are available again. Epochs fence leaders that do not know of a newer leader or of reset offsets. Kafka's
 `ShareCoordinatorShard`.
 """
 
@@ -45,7 +45,7 @@ class ShareCoordinator(CoordinatorRuntime):
     async def initialize(self, key: ShareKey, state_epoch: int, start: int) -> None:
         """Create a state, or reset it to a start offset. UNINITIALIZED leaves an existing state as it is.
 
-        Raises FencedStateEpochError if the state has a later state epoch.
+        Raises FencedStateEpochError if the state to reset has a later state epoch.
         """
         self.check(str(key))
         stored = self._stored.get(key)
@@ -70,7 +70,7 @@ class ShareCoordinator(CoordinatorRuntime):
         return self._stored.get(key) or ShareState()
 
     async def write(self, key: ShareKey, new: ShareState) -> None:
-        """Change a state. Its new ranges of records replace the stored ones that they overlap.
+        """Change a state. The ranges of records in `new` replace the parts of stored ranges that they cover.
 
         Raises InvalidRequestError if there is no state, and FencedLeaderEpochError or FencedStateEpochError for an
         earlier epoch.

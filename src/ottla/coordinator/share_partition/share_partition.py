@@ -6,9 +6,9 @@
 
 With share.isolation.level=read_committed, records of aborted transactions go from Available to Archived.
 
-Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. No slot is added
-while there are `max_records`. Only the member that has acquired a record can acknowledge it, and only once. Times are
-arguments, in seconds of the clock's `monotonic`.
+Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. Apart
+from `restore`, no slot is added while there are `max_records`. Only the member that has acquired a record can
+acknowledge it. Times are arguments, in seconds of the clock's `monotonic`.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SharePartition:
     limits: ShareLimits
     slots: dict[int, RecordSlot] = field(default_factory=dict)
     deleted: dict[int, RecordSlot] = field(default_factory=dict)
-    """Acquired records that the log no longer has, at most `max_records`. Acknowledgements of them have no effect."""
+    """Acquired records that the log no longer has, at most `max_records`. Acknowledgements of them are not stored."""
     waiters: dict[Callable[[], None], None] = field(default_factory=dict)
     """Functions to call when records have changed, so that some may be available. A dict, to keep their order."""
 
@@ -146,7 +146,10 @@ class SharePartition:
         return self.runs(taken)
 
     def archive(self, first: int, last: int) -> list[int]:
-        """Archive the available records from offset `first` to `last`, which must not be delivered."""
+        """Archive the available records from offset `first` to `last`, which must not be delivered.
+
+        Stop if there are already `max_records`.
+        """
         archived = []
         for offset in range(max(first, self.start), last + 1):
             if not self._ensure_slot(offset):
@@ -159,9 +162,10 @@ class SharePartition:
     def acknowledge(self, member_id: str, acknowledged: Iterable[AcknowledgedRange], now: float) -> list[int]:
         """Apply acknowledgements of a member. If one of them is invalid, raise its error and apply none.
 
-        InvalidRecordStateError if the member has not acquired one of the records, also before `start`: after the lock
-        timeout, or while another broker led the partition, other members may have acquired and accepted it. Apache
-        Kafka ignores acknowledgements of records before `start`, so that two members may accept the same record.
+        Raises InvalidRequestError for a malformed acknowledgement, and InvalidRecordStateError if the member has not
+        acquired one of the records, even if that is before `start`: after the lock timeout, or while another broker led
+        the partition, other members may have acquired and accepted it. Apache Kafka ignores acknowledgements of records
+        before `start`, so that two members may accept the same record.
         """
         becomes: dict[int, AcknowledgeType] = {}
         for batch in acknowledged:
@@ -201,7 +205,7 @@ class SharePartition:
         return moved
 
     def restore(self, start: int, runs: Iterable[RecordRange]) -> None:
-        """Restore the start offset and the states of records from the log."""
+        """Restore the start offset and the states of records from the stored state."""
         for run in runs:
             for offset in range(max(run.first, start), run.last + 1):
                 self.slots[offset] = RecordSlot(run.state, run.delivered)
@@ -226,9 +230,9 @@ class SharePartition:
         return collected
 
     def stored_runs(self) -> list[RecordRange]:
-        """Return the ranges to write to the log.
+        """Return the ranges to store.
 
-        Acquired records are written as available, without counting the current delivery.
+        Acquired records are stored as available, without counting the current delivery.
         """
         return [
             run._replace(state=RecordState.AVAILABLE, delivered=run.delivered - 1)
@@ -261,7 +265,6 @@ class SharePartition:
         return types
 
     def _slots_of(self, offset: int) -> dict[int, RecordSlot]:
-        """Return the slots that have the slot of `offset`, if it is acquired."""
         return self.deleted if offset < self.start else self.slots
 
     def _set_state(self, offset: int, state: RecordState) -> None:

@@ -123,7 +123,7 @@ class SharePartitionManager:
             self._write_if_changed(key, self._loaded[key].partition.release(member_id))
 
     def keys_of_group(self, group_id: str) -> list[ShareKey]:
-        """Return the share partitions of a group that this broker leads and has loaded."""
+        """Return the keys of a group's share partitions that this broker leads and has loaded."""
         return [key for key in self._loaded if key.group_id == group_id]
 
     def drop_group(self, group_id: str) -> None:

@@ -129,7 +129,7 @@ class SharePersister:
         await self._call(StateCall(DELETE, key, data), lambda: self._local.delete(key))
 
     async def summary(self, key: ShareKey) -> ShareState:
-        """Return epochs, start offset and number of done records; the start is UNINITIALIZED if there is none."""
+        """Return epochs, start offset and number of done records; the start is UNINITIALIZED if there is no state."""
 
         async def local() -> ShareState:
             return self._local.summary(key)

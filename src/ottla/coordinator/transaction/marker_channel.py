@@ -68,7 +68,7 @@ class TransactionMarkerChannel:
         return results
 
     def _leader(self, tp: TopicPartition) -> int:
-        """Return the broker id of a partition's leader.
+        """Return the broker id of a partition's leader, or NO_LEADER.
 
         For an unknown partition, return this broker, which then reports the error.
         """

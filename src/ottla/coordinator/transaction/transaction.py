@@ -100,10 +100,10 @@ class Transaction:
     """The producer id after this transaction if the epochs of the current one are exhausted, or NO_PRODUCER_ID."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     """The producer epoch before the last change of the epoch, by which InitProducerId recognises a repeated request;
-    -1 if unknown, or if the last InitProducerId named no epoch. It is not in the log.
+    -1 if unknown, or if an InitProducerId that named no epoch has changed it. It is not in the log.
     """
     version: int = CLASSIC
-    """The transaction version of the last request."""
+    """The transaction version of the last AddPartitionsToTxn or EndTxn, or of the last abort by the coordinator."""
 
     def transition_to(self, state: TransactionState, **changes: Any) -> Transaction:
         """Return the transaction in another state, with `changes` of its fields.

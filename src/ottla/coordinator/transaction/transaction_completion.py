@@ -1,8 +1,9 @@
 """Completion of prepared transactions: writes their markers, then their completion.
 
 Each transaction has a task. A marker that cannot be written is retried with backoff, or as soon as its partition has
-another leader or ISR. When another broker becomes the coordinator, the task stops, and the new coordinator writes all
-markers again; a repeated marker has no effect.
+another leader or ISR, unless the partition was deleted, or the producer has continued there. When another broker
+becomes the coordinator, the task stops, and the new coordinator writes all markers again; a repeated marker has no
+effect.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class TransactionCompleter:
         self._image = image
         self._complete = complete
         self._retrying: dict[str, tuple[States, asyncio.Event]] = {}
-        """Transactions that wait for a retry, with their partitions' states at the last attempt."""
+        """Transactions that wait for a retry, with the states of their unmarked partitions at the last attempt."""
         self.tasks: dict[str, asyncio.Task[None]] = {}
         """The tasks that complete transactions, by transactional id."""
 
@@ -59,7 +60,7 @@ class TransactionCompleter:
         task.add_done_callback(functools.partial(self._on_done, prepared.id))
 
     def stop(self, transactional_id: str) -> None:
-        """Stop completing a transaction, because this broker no longer coordinates it."""
+        """Stop completing a transaction."""
         task = self.tasks.pop(transactional_id, None)
         if task is not None:
             task.cancel()

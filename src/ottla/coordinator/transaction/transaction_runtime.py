@@ -126,7 +126,9 @@ class TransactionRuntime(CoordinatorRuntime):
         """Handle InitProducerId: return the producer id and epoch for the producer to use.
 
         Producers with older epochs are fenced. Raises ConcurrentTransactionsError while an earlier transaction is being
-        completed or aborted, ProducerFencedError if `expected` is fenced, and InvalidTransactionTimeoutError.
+        completed or aborted, ProducerFencedError if `expected` is fenced, InvalidTransactionTimeoutError,
+        TransactionalIdAuthorizationFailedError if `two_phase` is disabled, and UnsupportedVersionError for
+        `keep_prepared`.
         """
         timeout_ms = self._timeout(timeout_ms, two_phase, keep_prepared)
         request = transactions.InitProducerIdRequestData(transactional_id, timeout_ms, expected)
@@ -177,7 +179,8 @@ class TransactionRuntime(CoordinatorRuntime):
     ) -> frozenset[TopicPartition]:
         """Return the partitions that are not in the producer's open transaction.
 
-        Raises an error if the transactional id has another producer id or epoch, or its transaction is being completed.
+        Raises an error if the transactional id is unknown or has another producer id or epoch, or its transaction is
+        being completed.
         """
         _check_id(transactional_id)
         return transactions.missing(self.get(transactional_id), producer, partitions)
@@ -222,7 +225,7 @@ class TransactionRuntime(CoordinatorRuntime):
                 )
 
     def remove_expired(self) -> None:
-        """Remove transactional ids that have not been used for `transactional.id.expiration.ms`."""
+        """Remove ids without an open transaction that have not been used for `transactional.id.expiration.ms`."""
         now, expiration = self._clock.now_ms(), self._config.transactional_id_expiration_ms
         for index in self.shards.indexes:
             ids = [t.id for t in self.by_id.values_in(index) if transactions.is_expired(t, now, expiration)]

@@ -89,7 +89,7 @@ def _owns_producer_id(expected: ProducerIdAndEpoch, current: Transaction) -> boo
 def _is_repeated(expected: ProducerIdAndEpoch, current: Transaction) -> bool:
     """Return whether the producer repeats its last InitProducerId request.
 
-    Raises ProducerFencedError if its epoch is neither the current one nor the one before its last request.
+    Raises ProducerFencedError if its epoch is neither the current one nor `last_producer_epoch`.
     """
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected == (current.producer_id, current.producer_epoch):
         return False
@@ -138,13 +138,14 @@ def missing(
 ) -> frozenset[TopicPartition]:
     """Return the partitions that are not in the producer's open transaction.
 
-    Raises an error if the transactional id has another producer id or epoch, or its transaction is being completed.
+    Raises an error if the transactional id is unknown or has another producer id or epoch, or its transaction is being
+    completed.
     """
     return frozenset(partitions) - _owned_transaction(current, producer).partitions
 
 
 def _owned_transaction(current: Transaction | None, producer: ProducerIdAndEpoch) -> Transaction:
-    """Return the transaction. Raises an error if it has another producer id or epoch, or is being completed."""
+    """Return `current`. Raises an error if it is None, has another producer id or epoch, or is being completed."""
     if current is None:
         raise errors.InvalidProducerIdMappingError
     if current.state in PREPARED:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 import threading
 import time
 import urllib.request
@@ -101,8 +102,11 @@ class JwtValidator:
     thread.
     """
 
-    def __init__(self, config: OAuthCheckConfig) -> None:
-        """Load the keys. Raises StartupError if that fails, or if PyJWT is not installed."""
+    def __init__(self, config: OAuthCheckConfig, context: ssl.SSLContext | None = None) -> None:
+        """Load the keys. Raises StartupError if that fails, or if PyJWT is not installed.
+
+        `context`: TLS context for the endpoint of the keys; None: the system's default.
+        """
         try:
             import jwt
         except ImportError:
@@ -113,6 +117,7 @@ class JwtValidator:
         assert config.sasl_oauthbearer_jwks_endpoint_url is not None
         self._url: str = config.sasl_oauthbearer_jwks_endpoint_url
         self._config = config
+        self._context = context
         self._reading: threading.Thread | None = None
         try:
             self._keys = self._read()
@@ -186,7 +191,7 @@ class JwtValidator:
         if path is not None:
             content = path.read_bytes()
         else:
-            with urllib.request.urlopen(self._url, timeout=KEYS_TIMEOUT_SECONDS) as answer:
+            with urllib.request.urlopen(self._url, timeout=KEYS_TIMEOUT_SECONDS, context=self._context) as answer:
                 content = answer.read(MAX_KEYS_BYTES)
         keys = list(filter(None, map(self._usable, json.loads(content)["keys"])))
         if not keys:

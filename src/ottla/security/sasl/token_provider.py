@@ -169,12 +169,12 @@ def token_provider(
         max(waits, default=DEFAULT_TIMEOUT_MS) / 1000,
         config.sasl_login_retry_backoff_max_ms / 1000,
         config.sasl_login_retry_backoff_ms / 1000,
-        _jaas_tls(jaas) or context,
+        jaas_tls_context(jaas) or context,
     )
     return from_endpoint(endpoint, extensions)
 
 
-def _jaas_tls(jaas: Mapping[str, str]) -> ssl.SSLContext | None:
+def jaas_tls_context(jaas: Mapping[str, str]) -> ssl.SSLContext | None:
     """Return the TLS context for the ssl options in a JAAS line; None if there are none."""
     options = {name: value for name, value in jaas.items() if name in SslConfig.options}
     if not options:

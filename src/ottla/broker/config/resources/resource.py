@@ -13,7 +13,7 @@ from ottla.security.acl import ResourceType
 class Resource(Protocol):
     """One type of config resource.
 
-    `entries`, `options` and `check` raise a KafkaError if the name or a config is invalid.
+    `entries` and `options` raise a KafkaError if the resource name is not accepted, `check` if a config is not.
     """
 
     ruled_as: ResourceType
@@ -30,7 +30,7 @@ class Resource(Protocol):
         ...
 
     def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:
-        """Return all configs of a resource with their values."""
+        """Return the configs of a resource with their values."""
         ...
 
     def options(self, name: str, context: RequestContext) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Values of the metrics of the broker's process: its event loop, CPU time, memory and files."""
+"""Values of the metrics of the broker's process, such as its event loop, CPU time, memory and files."""
 
 from __future__ import annotations
 

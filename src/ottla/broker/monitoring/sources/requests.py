@@ -1,4 +1,4 @@
-"""Values of Kafka's RequestMetrics, purgatory and quota metrics."""
+"""Values of the metrics of requests, purgatories, quotas, and fetch and share sessions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_ERROR = "NONE"
 
 
 def _apis(scrape: Scrape) -> Iterator[tuple[str, list[ApiStats]]]:
-    """Yield each requested API with its counters, then `Fetch`: the sum of FetchConsumer and FetchFollower."""
+    """Yield each requested API with its counters, then `Fetch` with those of FETCHES, if there are any."""
     apis = scrape.context.request_stats.apis
     for name, stats in list(apis.items()):
         yield name, [stats]

@@ -1,4 +1,4 @@
-"""Descriptions of groups, from the responses for each type of group."""
+"""Listings of groups, and descriptions of all types of groups but streams groups."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member of a group with its current assignment and its target assignment (None if the broker does not report
-    it).
-    """
+    """A member of a group with its current assignment and its target assignment (None if it is unknown)."""
 
     member_id: str
     group_instance_id: str | None

@@ -349,7 +349,7 @@ def _committed(
 
 
 def _collect(failed: Errors | None, outcomes: Mapping[TopicPartition, Any]) -> None:
-    """Put errors into `failed`. Raise the first error instead if it is retriable, or if `failed` is None."""
+    """Put errors into `failed`, and raise the first retriable one. If `failed` is None, raise the first error."""
     for tp, outcome in outcomes.items():
         if isinstance(outcome, KafkaError):
             if failed is None or outcome.retriable:

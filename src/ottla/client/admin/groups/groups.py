@@ -1,4 +1,4 @@
-"""Groups of every kind: lists, descriptions, deletion, removal of members."""
+"""Groups: lists, descriptions (of all types but streams groups), deletion, removal of members."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class GroupsAdmin(AdminDriver):
         """Return the groups that `broker_ids` (None: all brokers) coordinate, sorted by id. The filters select groups
         in some states, of some types and of some protocol types; empty ones (None for protocol types) select all.
 
-        Raises UnsupportedVersionError if a broker cannot filter by state (before Kafka 2.6) or by type. The keys of
-        `errors` are broker ids.
+        Raises UnsupportedVersionError if a broker cannot filter by state (before Kafka 2.6) or by a type other than
+        classic. The keys of `errors` are broker ids.
         """
         states, types = [str(s) for s in states_filter or ()], [str(t) for t in types_filter or ()]
 

@@ -33,8 +33,8 @@ class RecordsAdmin(AdminDriver):
         partition_leader_id: int | None = None,
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
-        """Delete the records before an offset (-1: before the high watermark), and return the new log start offset of
-        each partition.
+        """Delete the records before an offset (-1: before the high watermark), and return the low watermark of each
+        partition, the lowest log start offset of its replicas.
 
         Leaders are looked up; kafka-python's `partition_leader_id` is ignored.
         """

@@ -1,4 +1,4 @@
-"""Lookup of offsets: the earliest, the latest, the first at or after a time."""
+"""Lookup of offsets: the first at or after a time, or a special one such as the earliest or the latest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""The first version of ListOffsets that supports each special timestamp."""
+"""The first version of ListOffsets that supports a special timestamp; version 1 supports all others."""
 
 
 class IsolationLevel(IntEnum):

@@ -40,7 +40,8 @@ class TopicPartitionsAdmin(AdminDriver):
         timeout_ms: float | None = None,
     ) -> TopicPartitionsPage:
         """Return topics with their eligible leader replicas, at most `response_partition_limit` partitions from the
-        cursor on (None: the first page). Raises UnsupportedVersionError if the broker does not have this API.
+        cursor on (None: the first page). Raises the error of the first topic that has one, and UnsupportedVersionError
+        if the broker does not have this API.
         """
         request = pages.DescribeTopicPartitionsRequest(
             topics=[pages.TopicRequest(name=name) for name in sorted(distinct(topics))],

@@ -66,7 +66,7 @@ class CreatedTopic(NamedTuple):
     configs: dict[str, ConfigEntry] | None
 
     def __repr__(self) -> str:
-        """Leave out the configs, of which there are about fifty."""
+        """Leave out the configs, of which there are dozens."""
         configs = None if self.configs is None else f"<{len(self.configs)} configs>"
         return (
             f"CreatedTopic(name={self.name!r}, topic_id={self.topic_id!r}, num_partitions={self.num_partitions}, "

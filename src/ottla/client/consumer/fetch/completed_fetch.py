@@ -86,8 +86,8 @@ class CompletedFetch:
         self.end_offset = self._batches[0][0].next_offset if self._batches else position
         """The offset after the last batch; the fetch position if there is no whole batch."""
         self.epoch = state.fetch_epoch
-        """The leader epoch of the last record that was returned; before the first, the epoch of the record before this
-        data. After all records, the leader epoch of the last batch, which may be a control batch.
+        """The leader epoch of the last record that `next_records` returned; before the first, that of the record before
+        this data. After all records, the leader epoch of the last batch, which may be a control batch.
         """
         self.last_epoch = self._batches[0][0].leader_epoch if self._batches else state.fetch_epoch
         """The leader epoch of the last batch; that of the fetch position if there is no whole batch."""
@@ -131,7 +131,7 @@ class CompletedFetch:
         return rows
 
     def next_header(self) -> tuple[BatchHeader, int] | None:
-        """Return the header and the start of the next batch that has records to return; None if there is no more batch.
+        """Return the header and the start of the next batch that has records to return; None if no such batch is left.
 
         Repeated calls return the same batch until `decoded` is called. Raises CorruptBatchError for a damaged batch.
         """

@@ -1,7 +1,7 @@
 """The fetched data that poll() has not returned yet. Kafka's `FetchBuffer` and `FetchCollector`.
 
-The event loop appends data. Everything else is called by the polling thread, or by the event loop while the polling
-thread waits for it.
+The event loop appends data, and sets `is_full`. Everything else is called by the polling thread, or by the event loop
+while the polling thread waits for it.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class FetchBuffer:
     def next_columns(
         self, wake: Callable[[], Any], headers: bool, until: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Columns]:
-        """Return all data as columns, and advance the positions. Of a partition in `until`, only records before the
-        offset there are returned; the others are left for a later call.
+        """Return the data of all partitions that are not paused as columns, and advance the positions. Of a partition
+        in `until`, only records before the offset there are returned; the others are left for a later call.
 
         When a partition has reached COLUMN_BYTES, the remaining data of all partitions is left for the next call.
         """

@@ -85,7 +85,7 @@ class Fetcher:
         self._enough = FETCHES_AHEAD * config.max_partition_fetch_bytes
 
     async def close(self) -> None:
-        """Stop fetching, and end the fetch sessions on the brokers."""
+        """Stop fetching, and end the fetch sessions on brokers whose connections have no pending request."""
         self._closed = True
         for task in list(self._tasks):
             task.cancel()

@@ -1,4 +1,4 @@
-"""Reading ranges of offsets that another process has planned: the client API for Spark's driver and executors.
+"""Looking up offsets to plan ranges, and reading planned ranges: the client API for Spark's driver and executors.
 
     with Planner({"bootstrap.servers": "localhost:9092"}) as planner:
         ends = planner.end_offsets(planner.partitions(["topic"]))
@@ -118,10 +118,10 @@ def read_range(
     headers: bool = False,
     poll_timeout_ms: float = POLL_TIMEOUT_MS,
 ) -> Iterator[Columns]:
-    """Yield the records with start_offset <= offset < end_offset as columns, in several parts.
+    """Yield the records with start_offset <= offset < end_offset as columns, part by part.
 
     Offsets without a record (compacted, aborted, control records) are skipped. Raises OffsetOutOfRangeError if
-    the start of the range is not (or no longer) in the log, and KafkaTimeoutError if there is no progress for
+    the next offset to read is not (or no longer) in the log, and KafkaTimeoutError if there is no progress for
     `poll_timeout_ms`.
     """
     settings = {

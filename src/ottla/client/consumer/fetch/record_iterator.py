@@ -24,7 +24,7 @@ class RecordIterator:
 
     @property
     def has_remaining(self) -> bool:
-        """Whether there are records that have not been returned."""
+        """Whether there may be records that have not been returned."""
         return bool(self._records)
 
     def next(self) -> ConsumerRecord | None:
@@ -45,7 +45,7 @@ class RecordIterator:
                 state.restart_fetch()
 
     def _one_by_one(self, records: Records) -> Iterator[ConsumerRecord]:
-        """Yield the records. A partition is removed from `records` when all its records have been returned."""
+        """Yield the records, and advance the positions. Partitions that are done are removed from `records`."""
         states = self._subscription.partitions
         behind = {tp: states[tp].position for tp, rows in records.items() if rows and tp in states}
         for tp in [tp for tp in records if tp not in behind]:

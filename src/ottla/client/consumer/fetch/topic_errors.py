@@ -1,4 +1,4 @@
-"""Errors of subscribed topics, which poll() raises. Part of Kafka's `Metadata`.
+"""Errors of subscribed and assigned topics, which poll() raises. Part of Kafka's `Metadata`.
 
 The next poll after a metadata response with an error raises it. While there is an error, polls request the metadata
 from time to time, so that a consumer continues once it is authorized.
@@ -38,7 +38,7 @@ class TopicErrors:
         self.metadata = metadata
         self.subscription = subscription
         self.pending = False
-        """Whether a topic has one of FATAL_TOPIC_ERRORS. The next poll then raises it, or requests metadata again."""
+        """Whether a subscribed or assigned topic has one of FATAL_TOPIC_ERRORS, so that polls have to call `check`."""
         self._refresh_after = refresh_after
         self._raised_version = -1
 
@@ -56,9 +56,7 @@ class TopicErrors:
         self.pending = self._current_error() is not None
 
     def check(self) -> None:
-        """Raise the current error if it has not been raised yet; otherwise request metadata if it is old enough. Called
-        by each poll.
-        """
+        """Raise the current error, once for each metadata response. After that, request metadata if it is old."""
         if not self.pending:
             return
         error = self._current_error()

@@ -1,4 +1,4 @@
-"""Lookups of topics, of partitions, and of offsets by time. They do not affect the subscription."""
+"""Lookups of topics, partitions and offsets. They do not affect the subscription."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class TopicMetadataFetcher:
         return ()
 
     async def _fetch(self, names: list[str] | None, timeout: float) -> list[TopicInfo]:
-        """Request metadata, again while topics have no leader yet. Raises KafkaTimeoutError after `timeout` seconds."""
+        """Request metadata, again after retriable errors and while topics have no leader yet. Raises KafkaTimeoutError
+        after `timeout` seconds.
+        """
         deadline = time.monotonic() + timeout
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(
@@ -100,7 +102,7 @@ class TopicMetadataFetcher:
 
     @contextmanager
     def _lookup(self) -> Iterator[None]:
-        """Context manager: after the last pending lookup, call `done`, which removes its topics from the metadata."""
+        """Context manager: after the last pending lookup, call `done`, which drops metadata of unused topics."""
         self._pending += 1
         try:
             yield

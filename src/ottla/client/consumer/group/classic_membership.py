@@ -1,8 +1,8 @@
 """Membership in a classic group: joining, heartbeats, leaving. Kafka's `ConsumerCoordinator`.
 
-A rebalance advances while the application is in poll(), because its listener has to be called; heartbeats are sent by
-the event loop. A member whose application does not call poll() for max.poll.interval.ms leaves the group; a static
-member only stops its heartbeats.
+A rebalance begins and ends while the application is in poll(), because the listener has to be called. In between,
+requests and heartbeats are sent in the background. A member whose application does not call poll() for
+max.poll.interval.ms leaves the group; a static member only stops its heartbeats.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from ottla import errors
 from ottla.client.consumer.group import consumer_protocol as protocol
-from ottla.client.consumer.group.assignors import Assignor, make_assignors
+from ottla.client.consumer.group.assignors import Assignor, MemberSubscription, make_assignors
 from ottla.client.consumer.group.membership import (
     LEAVE_SECONDS,
     NO_GENERATION,
@@ -127,7 +127,9 @@ class ClassicMembership(Membership):
         self.poll_trigger.set()
 
     def metadata_changed(self) -> None:
-        """Start a rebalance if the number of partitions of a topic has changed. Only the group's leader does so."""
+        """Let the next poll start a rebalance if this member is the leader, and the number of partitions of a topic has
+        changed. Deleted topics do not count.
+        """
         if self._assigned_counts is None or self.needs_join:
             return
         cluster = self.metadata.cluster
@@ -142,8 +144,8 @@ class ClassicMembership(Membership):
             self.rejoin("the partitions of the topics have changed")
 
     async def join_if_needed(self, deadline: float) -> bool:
-        """Join until there is an assignment. Return False at the deadline; joining then continues in the background,
-        and the next poll checks it.
+        """Join until there is an assignment. Return False at the deadline; a join in progress continues in the
+        background, and the next poll takes its result.
         """
         while self.has_work or self._joining is not None:
             self._raise_error()
@@ -269,9 +271,12 @@ class ClassicMembership(Membership):
     async def _sync_group(self, joined: JoinGroupResponse, deadline: float) -> bytes:
         assignments = []
         self._assigned_counts = None
-        if joined.leader == joined.member_id and not joined.skip_assignment:
-            decided = await self._assign_all(joined, deadline)
-            assignments = [SyncGroupRequestAssignment(member_id=m, assignment=data) for m, data in decided.items()]
+        if joined.leader == joined.member_id:
+            members = protocol.members(joined.members)
+            self._assigned_counts = await self._partition_counts(members, deadline)
+            if not joined.skip_assignment:
+                decided = self._assign_all(joined.protocol_name, members, self._assigned_counts)
+                assignments = [SyncGroupRequestAssignment(member_id=m, assignment=data) for m, data in decided.items()]
         request = SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation,
@@ -289,27 +294,30 @@ class ClassicMembership(Membership):
             raise group_error(response.error_code, self.group_id)
         return response.assignment
 
-    async def _assign_all(self, joined: JoinGroupResponse, deadline: float) -> dict[str, bytes]:
-        """Return the assignments of all members, as the leader of the group."""
-        assignor = next((a for a in self.assignors if a.name == joined.protocol_name), None)
-        if assignor is None:
-            raise errors.InconsistentGroupProtocolError(
-                f"the group has selected {joined.protocol_name!r}, which this member does not support"
-            )
-        members = protocol.members(joined.members)
+    async def _partition_counts(self, members: Mapping[str, MemberSubscription], deadline: float) -> dict[str, int]:
+        """Return the numbers of partitions of the topics that the members subscribe to; 0 for unknown topics."""
         topics = {topic for member in members.values() for topic in member.topics}
         self.metadata.add_topics(topics)
         if not all(self.metadata.cluster.partitions_of(topic) for topic in topics):
             await self.metadata.refresh(max(0.1, deadline - time.monotonic()))
         cluster = self.metadata.cluster
-        counts = {topic: len(cluster.partitions_of(topic)) for topic in topics}
-        self._assigned_counts = counts
+        return {topic: len(cluster.partitions_of(topic)) for topic in topics}
+
+    def _assign_all(
+        self, name: str | None, members: Mapping[str, MemberSubscription], counts: Mapping[str, int]
+    ) -> dict[str, bytes]:
+        """Return the assignments of all members, as the leader of the group."""
+        assignor = next((a for a in self.assignors if a.name == name), None)
+        if assignor is None:
+            raise errors.InconsistentGroupProtocolError(
+                f"the group has selected {name!r}, which this member does not support"
+            )
         decided = assignor.assign(members, {topic: count for topic, count in counts.items() if count})
         return protocol.assignments(decided)
 
     async def _adopt_assignment(self, assigned: set[TopicPartition]) -> None:
-        """Replace the owned partitions with an assignment, and call the listener. A cooperative member that revokes
-        partitions joins again.
+        """Replace the owned partitions with an assignment, unless they were lost in the meantime, and call the
+        listener. A cooperative member that revokes partitions joins again.
         """
         owned = set(self.subscription.partitions)
         revoked, added = owned - assigned, assigned - owned
@@ -343,8 +351,8 @@ class ClassicMembership(Membership):
             self._heartbeats = None
 
     async def _heartbeat_loop(self) -> None:
-        """Send heartbeats until poll() has not been called for max.poll.interval.ms, or the member is no longer in the
-        group.
+        """Send heartbeats until poll() has not been called for max.poll.interval.ms, the session has expired, or the
+        coordinator responds with an error after which they cannot continue.
         """
         session = self.config.session_timeout_ms / 1000
         last_response = time.monotonic()

@@ -213,7 +213,7 @@ class ConsumerMembership(Membership):
     def _stop_membership(self, state: State) -> None:
         """Stop heartbeats and enter `state`, in which the consumer is not a member.
 
-        The next poll() rejoins, or raises the error if it is FAILED.
+        The next poll() rejoins or, in the state FAILED, raises the error.
         """
         if self.state is State.RECONCILING:
             self.metrics.rebalance_failed()

@@ -1,5 +1,5 @@
-"""Heartbeat requests of a KIP-848 member. Fields that have not changed since the last request are left out. Kafka's
-`HeartbeatState`.
+"""Heartbeat requests of a KIP-848 member. Most fields are left out if they have not changed since the last request.
+Kafka's `HeartbeatState`.
 """
 
 from __future__ import annotations

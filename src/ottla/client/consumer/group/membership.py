@@ -1,4 +1,6 @@
-"""The base class of the memberships in `classic_membership` and `consumer_membership` (KIP-848)."""
+"""The base class of the memberships in `classic_membership` and `consumer_membership` (KIP-848), and the types in their
+API, such as the rebalance listener.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ class ConsumerRebalanceListener:
     """Handles changes of the assignment. The consumer calls the methods in the thread that calls poll(), unsubscribe()
     or close(). For an asyncio consumer they may be coroutines.
 
-    Errors of a listener do not stop the rebalance. The call in which they occur raises the first one afterwards.
+    Errors of a listener do not stop the rebalance. The first one is raised afterwards, by that call or a later
+    poll(), wrapped in a KafkaError if it is not one.
     """
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Any:
@@ -107,9 +110,7 @@ class Membership(abc.ABC):
     @property
     @abc.abstractmethod
     def is_settled(self) -> bool:
-        """Whether no rebalance is in progress as far as the member knows, so that the coordinator accepts its
-        requests.
-        """
+        """Whether the member is not joining, as far as it knows, so that the coordinator accepts its commits."""
 
     @property
     @abc.abstractmethod
@@ -118,14 +119,15 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     async def join_if_needed(self, deadline: float) -> bool:
-        """Join the group and reconcile, if necessary. Return False if there is no assignment at the deadline.
+        """Join the group and reconcile, if necessary. Return False if joining a classic group is not done at
+        the deadline.
 
         May be cancelled: the next call continues.
         """
 
     @abc.abstractmethod
     def metadata_changed(self) -> None:
-        """Handle new metadata: request a rebalance, or resolve topic ids, if it makes that necessary or possible."""
+        """Handle new metadata: request a rebalance if topics have changed, or resolve topic ids that were unknown."""
 
     @abc.abstractmethod
     def rejoin(self, reason: str) -> None:

@@ -35,7 +35,7 @@ REBALANCED_WITHOUT_MEMBER: Final = (
     errors.RebalanceInProgressError,
     errors.StaleMemberEpochError,
 )
-"""Errors of a commit during a rebalance, or after one in which the member did not take part."""
+"""Errors of a commit during a rebalance, or with a member id, generation or member epoch that is not current."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -56,8 +56,8 @@ class CommittedOffsets:
     async def commit(self, offsets: Offsets, deadline: float) -> None:
         """Commit offsets. Retriable errors are retried until the deadline.
 
-        Raises CommitFailedError if the group is rebalancing or has rebalanced without this member, KafkaTimeoutError at
-        the deadline, and other errors that are not retriable at once.
+        Raises CommitFailedError if the group is rebalancing or the member is not part of it (any more),
+        KafkaTimeoutError at the deadline, and other errors that are not retriable at once.
         """
         if not offsets:
             return
@@ -84,7 +84,7 @@ class CommittedOffsets:
                 await self.coordinator.back_off(deadline, self._failed(), error, tries)
 
     async def commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
-        """Commit without retries. `committer` is the member's identity when the application called commit."""
+        """Commit once, without retries, with the identity `committer`."""
         async with self._turn:
             await self._commit_once(offsets, committer, deadline)
 
@@ -92,8 +92,8 @@ class CommittedOffsets:
         return f"offsets of group {self.group_id} were not committed"
 
     def _has_rejoined(self, before: Committer, offsets: Offsets, error: errors.KafkaError) -> Committer:
-        """Return the member's current identity after a stale member epoch. Raises CommitFailedError if it no longer
-        owns all partitions of the commit.
+        """Return the member's current identity after a stale member epoch, if the commit may be repeated with it.
+        Raises CommitFailedError otherwise.
         """
         now = self.membership.committer()
         if now.member_id != before.member_id or not offsets.keys() <= self.membership.subscription.partitions.keys():

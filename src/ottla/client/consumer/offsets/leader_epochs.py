@@ -27,8 +27,8 @@ CONSUMER: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch in the leader's log that is not above the requested one, and its end offset. Both are -1 if
-    there is none.
+    """The epoch and its end offset in an OffsetForLeaderEpoch response. Both are -1 if the leader does not know the
+    requested epoch.
     """
 
     epoch: int
@@ -49,10 +49,10 @@ class LeaderEpochs:
         self.metadata = metadata
 
     async def end_offsets(self, epochs_by_partition: Mapping[TopicPartition, int]) -> Ends:
-        """Return the end offset of each partition's leader epoch. Partitions whose leader does not respond, or responds
-        with a retriable error, are left out.
+        """Return the result for each partition and leader epoch. Partitions whose leader is unknown, does not respond,
+        or responds with a retriable error, are left out.
 
-        Raises errors that are not retriable.
+        Raises errors that are not retriable, except UnsupportedVersionError (see `Ends`).
         """
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in epochs_by_partition:

@@ -41,8 +41,8 @@ class OffsetLookup:
         """Return the offset and timestamp of the first record at or after each timestamp (ms since 1970; -2: the
         earliest offset, -1: the latest offset). The offset is -1 if there is no such record.
 
-        Retriable errors are retried for `timeout` seconds; then KafkaTimeoutError is raised, with the last error. Other
-        errors are raised at once.
+        Retriable errors are retried for `timeout` seconds; then KafkaTimeoutError is raised, with the last error if
+        there was one. Other errors are raised at once.
         """
         deadline = time.monotonic() + timeout
         offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
@@ -73,7 +73,9 @@ class OffsetLookup:
                     await asyncio.sleep(pause)
 
     def _have_metadata(self, partitions: Iterable[TopicPartition], version: int) -> bool:
-        """Return whether the metadata is newer than `version` and contains all topics. Raises the errors of topics."""
+        """Return whether the metadata is newer than `version` and contains all topics. If it is newer, raise a fatal
+        error of a topic, if any.
+        """
         topics = {tp.topic for tp in partitions}
         if self.metadata.version == version:
             return False
@@ -88,8 +90,8 @@ class OffsetLookup:
         offsets: dict[TopicPartition, OffsetAndTimestamp],
         timeout: float,
     ) -> KafkaError | None:
-        """Send one request to each leader, and put the results into `offsets`. Return an error that explains why
-        results are missing; None if the results are complete.
+        """Send one request to each leader, and put the results into `offsets`. Return the retriable error because
+        of which results are missing, if any.
         """
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in missing:

@@ -47,8 +47,8 @@ class OffsetCommits:
         self.next_due = time.monotonic() + self._interval
         self._in_flight: set[asyncio.Task[None]] = set()
         self.callbacks: deque[Callable[[], Any]] = deque()
-        """The callbacks of completed commits and their interceptors, in order. The next poll, synchronous commit or
-        close calls them.
+        """The pending calls of commit callbacks and interceptors, in the order in which the commits ended. The next
+        poll, successful synchronous commit or close makes them.
         """
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -65,8 +65,8 @@ class OffsetCommits:
         return self.automatic and time.monotonic() >= self.next_due
 
     def make_due(self) -> None:
-        """If an automatic commit is due, start it, unless another commit is in flight or the coordinator would reject
-        it.
+        """If an automatic commit is due, start it, unless there is no position to commit, another commit is in flight
+        or the coordinator would reject it.
         """
         if self.is_due:
             self.next_due = time.monotonic() + self._interval
@@ -97,13 +97,16 @@ class OffsetCommits:
         """Commit after the commits in flight, and wait for the result. After a success, run the callbacks of the
         earlier commits, and the interceptors.
         """
+        await self._let_earlier_commits_queue()
         await self.group_offsets.commit(offsets, deadline)
         await asyncio.sleep(0)  # lets commits that have just ended add their callbacks
         self._committed(offsets)
         await self.run_callbacks()
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        """Commit in the background, without retries. `run_callbacks` calls `callback(offsets, error)` later."""
+        """Commit in the background, without retries. `run_callbacks` later calls `callback` (None:
+        default_offset_commit_callback) with (offsets, error).
+        """
         self._start(offsets, callback, lambda error: self._asynchronous_ended(offsets, error))
 
     def _asynchronous_ended(self, offsets: Offsets, error: BaseException | None) -> None:
@@ -153,9 +156,7 @@ class OffsetCommits:
             await run_at_caller(self.callbacks.popleft())
 
     async def before_revoke(self) -> None:
-        """Commit the positions before partitions are revoked, if auto commit is enabled. The group waits for this
-        member meanwhile.
-        """
+        """Commit the positions before partitions are revoked, if auto commit is enabled."""
         if self.automatic:
             await self._commit_quietly(time.monotonic() + min(self._rebalance_timeout, self._api_timeout))
 
@@ -172,6 +173,7 @@ class OffsetCommits:
 
     async def _commit_quietly(self, deadline: float) -> None:
         offsets = self.consumed()
+        await self._let_earlier_commits_queue()
         try:
             await self.group_offsets.commit(offsets, deadline)
         except KafkaError as error:
@@ -184,6 +186,11 @@ class OffsetCommits:
             )
         else:
             self._committed(offsets)
+
+    async def _let_earlier_commits_queue(self) -> None:
+        """Let the tasks of asynchronous commits that have not run yet queue up, so that they are sent first."""
+        if self._in_flight:
+            await asyncio.sleep(0)
 
     def _committed(self, offsets: Offsets) -> None:
         if self.interceptors and offsets:

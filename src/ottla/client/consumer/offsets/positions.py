@@ -1,8 +1,8 @@
 """The positions of partitions: their initialization, and their validation after a change of leader (KIP-320).
 
-Initial positions are the group's committed offsets or, without one, follow from auto.offset.reset. Lookups run in the
-event loop between polls. The next poll applies the result of a validation, because between polls an existing position
-belongs to the application's thread.
+Initial positions are the group's committed offsets or, without one, follow from auto.offset.reset. Lookups and
+validations run in the event loop, also between polls. The next poll handles a failed validation, because between polls
+an existing position belongs to the application's thread.
 """
 
 from __future__ import annotations
@@ -69,22 +69,18 @@ class Positions:
         self.leader_epochs = leader_epochs
         self.poll_trigger = poll_trigger
         self.lacks_positions = False
-        """Whether a partition may lack a position. Set by an assignment or a reset, cleared once all partitions have
-        one.
-        """
+        """Whether a partition may lack a position, so that the next poll has to check."""
         self._epoch_checks: list[EpochCheck] = []
         self._lookup: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
 
     @property
     def has_work(self) -> bool:
-        """Whether the next poll has to look up positions, or to apply the result of a validation."""
+        """Whether the next poll has to check for missing positions, or to handle a failed validation."""
         return self.lacks_positions or bool(self._epoch_checks)
 
     def look_up(self) -> None:
-        """Start the lookups and validations that are necessary, and apply the results of validations. Called by each
-        poll.
-        """
+        """Handle failed validations, and start the lookups and validations that are necessary."""
         self._apply_checks()
         missing = [s for s in self.subscription.partitions.values() if s.position is None]
         self.lacks_positions = bool(missing)
@@ -116,7 +112,7 @@ class Positions:
         self._lookup = None
 
     async def close(self) -> None:
-        """Cancel pending lookups."""
+        """Cancel the lookup and the validation that are in progress."""
         tasks = [task for task in (self._lookup, self._checking) if task is not None]
         for task in tasks:
             task.cancel()
@@ -142,7 +138,7 @@ class Positions:
 
     async def _set_from_committed(self, missing: Sequence[PartitionState]) -> None:
         """Initialize positions from pending resets, from committed offsets or, for partitions that have neither, from
-        auto.offset.reset. Raises NoOffsetForPartitionError if that is none.
+        auto.offset.reset. Raises NoOffsetForPartitionError if a partition has neither and auto.offset.reset=none.
         """
         timeout = self.config.default_api_timeout_ms / 1000
         generations = {state.tp: state.generation for state in missing}
@@ -203,7 +199,9 @@ class Positions:
             state.set_position(offset, epoch, validated)
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
-        """Return the offset of the next record to read. Raises KafkaTimeoutError if it cannot be determined in time."""
+        """Return the offset of the next record to read. Raises KafkaTimeoutError if it cannot be determined in time,
+        IllegalStateError if the partition is not assigned, and errors of lookups and validations.
+        """
         deadline = time.monotonic() + timeout
         state = self.subscription.state(tp)
         while state.position is None:
@@ -219,8 +217,8 @@ class Positions:
     # Validation
 
     def check_leaders(self, cluster: Cluster) -> None:
-        """Start the validation of positions whose partition has a new leader epoch. Until it succeeds, the partition is
-        not fetched.
+        """Start the validation of positions that have not been validated with the current leader, unless one is in
+        progress. Until it succeeds, the partition is not fetched.
         """
         waiting = []
         for tp, state in self.subscription.partitions.items():
@@ -256,8 +254,8 @@ class Positions:
             await asyncio.sleep(self.config.retry_backoff_ms / 1000)
 
     def _apply_checks(self) -> None:
-        """Apply the results of validations: if the log was truncated, move back to the offset where it diverges. Raises
-        LogTruncationError if auto.offset.reset is none.
+        """Handle failed validations: move back to the offset where the log diverges, or reset the position if that
+        offset is unknown. With auto.offset.reset=none, raise LogTruncationError instead.
         """
         checks, self._epoch_checks = self._epoch_checks, []
         divergent: dict[TopicPartition, OffsetAndMetadata | None] = {}

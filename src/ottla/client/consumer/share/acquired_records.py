@@ -1,7 +1,7 @@
 """Decoding of the acquired records of one partition in a share fetch response. Kafka's `ShareCompletedFetch`.
 
-A response contains whole batches, of which only the acquired records belong to this member. They are decoded in the
-caller's thread.
+A response contains whole batches, of which only the acquired records belong to this member. Decoding happens
+in the caller's thread.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class ShareConsumerRecord(ConsumerRecord):
 
 
 class DecodedRecords(NamedTuple):
-    """The records to return, the offsets that the consumer itself acknowledges, and the error of the first record
-    that cannot be decoded.
+    """The records to return, the offsets that the consumer itself acknowledges with their acknowledgement types, and
+    the error of a record or batch that cannot be decoded; None if there is none.
     """
 
     records: list[ShareConsumerRecord]

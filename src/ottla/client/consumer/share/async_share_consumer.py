@@ -85,14 +85,18 @@ class KafkaShareConsumer:
         In implicit mode, this accepts the records of the previous poll. In explicit mode, they must all have been
         acknowledged, otherwise it raises IllegalStateError; records that were acknowledged with RENEW are returned
         again once their locks are renewed.
+
+        Raises RecordDeserializationError for a record that cannot be deserialized. The record is released, unless the
+        application acknowledges it with `acknowledge_offset` (explicit mode only). Raises CorruptBatchError for a
+        damaged batch, whose records are rejected. The next call continues after them.
         """
         self._check_open()
         await self._core.prepare(timeout_ms / 1000)
         return self._core.take()
 
     def wakeup(self) -> None:
-        """Let the poll() or other call that waits, except close(), raise WakeupError; if none waits, the next such
-        call. Event loop only.
+        """Let the poll(), commit() or client_instance_id() that waits raise WakeupError; if none waits, the next one.
+        Event loop only.
         """
         self._core.wakeup_trigger.wakeup()
 

@@ -1,5 +1,5 @@
-"""The records that the application has received and not yet acknowledged. Kafka's `ShareFetch` and
-`ShareInFlightBatch`.
+"""The records that the application has received and whose acknowledgements have not been sent. Kafka's `ShareFetch`
+and `ShareInFlightBatch`.
 
 Only for the caller's thread, or the event loop while the caller waits for it. `renewed` is an exception: the event loop
 may append to it at any time.
@@ -34,8 +34,8 @@ class InFlightRecords:
         """The results of renewals: source, offsets, and whether the locks were renewed."""
 
     def add(self, source: Source, records: Iterable[ShareConsumerRecord], acknowledged: dict[int, int]) -> None:
-        """Add records that poll() returns, and acknowledgements by the consumer itself (of gaps and damaged
-        records).
+        """Add records that poll() returns, and acknowledgements by the consumer itself (of gaps, and of records
+        that cannot be decoded).
         """
         self._records.setdefault(source, {}).update((record.offset, record) for record in records)
         if acknowledged:

@@ -1,4 +1,4 @@
-"""`KafkaShareConsumer`: the synchronous API. It may be used by one thread at a time.
+"""`KafkaShareConsumer`: the synchronous API. Except for `wakeup`, only one thread at a time may use it.
 
 Records are decoded, and the acknowledgement callback is called, in the caller's thread.
 """
@@ -43,7 +43,7 @@ class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
 
         consumer.acknowledge(record, AcknowledgeType.RELEASE)
 
-    A record that is not acknowledged before its acquisition lock expires is delivered again.
+    A record that is not acknowledged before its acquisition lock expires may be delivered again.
     """
 
     def __init__(self, *topics: str | Mapping[str, Any], **options: Unpack[ShareConsumerOptions]) -> None:
@@ -95,8 +95,8 @@ class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
             self._use.release()
 
     def wakeup(self) -> None:
-        """Let the poll() or other call that waits, except close(), raise WakeupError; if none waits, the next such
-        call. Thread-safe.
+        """Let the poll(), commit() or client_instance_id() that waits raise WakeupError; if none waits, the next one.
+        Thread-safe.
         """
         if self._refusal is None:
             self._io.call_soon(self._core.wakeup_trigger.wakeup)

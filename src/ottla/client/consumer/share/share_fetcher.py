@@ -1,8 +1,8 @@
 """Share fetches and acknowledgements: the requests of share sessions. Kafka's `ShareConsumeRequestManager`.
 
-One request at a time is in flight to each broker, because each contains the next epoch of the session. Records are
-fetched only while the application polls, because their acquisition locks start at once. Acknowledgements are sent with
-the next fetch, or in a request of their own if there is no fetch. Event loop only.
+One request at a time is in flight to each broker, because each contains the next epoch of the session. Fetches start
+only while the application polls, because the acquisition locks of the records start at once. Acknowledgements are sent
+with the next fetch, or in a separate request if there is no fetch or one of them renews a lock. Event loop only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger("ottla.client")
 
 Assigned = Mapping[TopicPartition, UUID]
 STRICT: Final = 1
-"""The share acquire mode in which a response never contains more than max_records records."""
+"""The share acquire mode in which a fetch never acquires more than max_records records."""
 
 
 class ShareFetcher:
@@ -76,12 +76,14 @@ class ShareFetcher:
     # Requests
 
     def acknowledge(self, acknowledgements: Acknowledgements) -> None:
-        """Send acknowledgements with the next request to their broker."""
+        """Queue acknowledgements for the next request to their broker."""
         self._waiting.setdefault(acknowledgements.source.node, []).append(acknowledgements)
 
     def send(self, assigned: Assigned, *, fetch: bool) -> None:
-        """Send a request to each broker that has none in flight and for which there is something to do: a fetch if
-        `fetch` is set, otherwise only acknowledgements.
+        """Start a request to each broker that has none in flight and for which there is something to do: if `fetch` is
+        set, a fetch of the assigned partitions that it leads; without a fetch, the queued acknowledgements.
+
+        With share.acquire.mode=record_limit, fetch from one broker at a time.
         """
         partitions = self._by_leader(assigned) if fetch else {}
         if self._one_at_a_time and partitions:
@@ -128,8 +130,8 @@ class ShareFetcher:
         return self._sessions[node]
 
     def _take_waiting(self, node: int, session: ShareSessionHandler) -> list[Acknowledgements]:
-        """Return the acknowledgements for the next request. If the session has ended, they fail, because its locks have
-        ended as well.
+        """Return the acknowledgements for the next request. If the session has ended, fail them instead, because its
+        locks have ended as well.
         """
         waiting = self._waiting.pop(node, [])
         if session.is_open:
@@ -173,8 +175,8 @@ class ShareFetcher:
     async def _send(
         self, node: int, session: ShareSessionHandler, request: Any, sent: Iterable[Acknowledgements]
     ) -> Any | None:
-        """Send a request, and return the response. After a failure return None; the error becomes the result of all
-        acknowledgements in it.
+        """Send a request, and return the response. After a failure, complete the acknowledgements in the request with
+        the error, and return None.
         """
         try:
             response = await self.connections.send(node, request, purpose=FETCH)

@@ -1,7 +1,7 @@
 """Membership in a share group (KIP-932). Kafka's `ShareMembershipManager`.
 
-The partitions of a share group are not exclusive. A new assignment is adopted at once: nothing has to be revoked,
-committed or acknowledged before. Everything else is the same as in `ConsumerMembership`.
+The partitions of a share group are not exclusive: nothing has to be revoked, committed or acknowledged before a new
+assignment is adopted. Heartbeats have fewer fields than those of `ConsumerMembership`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ShareMembership(ConsumerMembership):
         super().__init__(config, coordinator, metadata, subscription, metrics, poll_trigger, _nothing)
 
     def _request(self) -> Request[Any]:
-        # Of the fields of a consumer group's heartbeat, a share group has the subscription and the rack.
+        # Of the changes in a consumer group's heartbeat, a share group's heartbeat has the subscription and the rack.
         epoch = JOIN_EPOCH if self.state is State.JOINING else self.generation
         changes = self._beats.next_request(self.member_id, epoch, self._owned, acknowledges=False)
         return ShareGroupHeartbeatRequest(

@@ -52,7 +52,7 @@ class ShareSessionHandler:
         return self.epoch != INITIAL_EPOCH
 
     def succeeded(self) -> None:
-        """Advance the epoch after a response without a session error."""
+        """Advance the epoch after a response without a top-level error."""
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
     def restart(self) -> None:

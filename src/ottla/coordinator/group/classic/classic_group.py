@@ -109,9 +109,11 @@ class ClassicGroup:
     pending: dict[str, float] = field(default_factory=dict)
     """Member ids that were returned to clients which have not joined with them yet, with their expiry times."""
     deadline: float = NEVER
-    """The time at which the current rebalance is completed without the members that have not joined."""
+    """The time until which the current rebalance waits for members to join, unless it is extended."""
     initial: bool = False
-    """Whether this is the first rebalance of an empty group, which waits for more members."""
+    """Whether the current rebalance began with an empty group, and waits for more members to join
+    (group.initial.rebalance.delay.ms).
+    """
     rebalance_began: float = 0.0
     report_at: float = NEVER
     """The time at which a log line names the members that the rebalance waits for; NEVER if none is due."""
@@ -206,8 +208,8 @@ class ClassicGroup:
     def accepts(self, protocol_type: str, protocols: dict[str, bytes]) -> bool:
         """Return whether a member with these protocols can join.
 
-        It needs a protocol type and a protocol. If the group has members, the type must be theirs, and all of them must
-        support one of the protocols.
+        It needs a protocol type and a protocol. If the group has members, the type must be theirs, and at least one of
+        the protocols must be supported by all of them.
         """
         if not protocol_type or not protocols:
             return False
@@ -264,7 +266,8 @@ class ClassicGroup:
     def member_of(self, member_id: str, instance_id: str | None) -> ClassicMember:
         """Return the member that a request names.
 
-        Raises UnknownMemberIdError, or FencedInstanceIdError if another member has its instance id.
+        Raises UnknownMemberIdError if there is no such member, or FencedInstanceIdError if another member has the
+        instance id.
         """
         if instance_id is not None:
             owner = self.static.get(instance_id)

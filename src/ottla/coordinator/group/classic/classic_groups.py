@@ -1,8 +1,8 @@
 """The classic group protocol: join, sync, heartbeat, leave and timeouts. Decisions without I/O.
 
-Methods that may change a group return a `CoordinatorResult`: records to append, then responses. A response may belong
-to an earlier request, since joins and syncs wait for the other members. Kafka's `GroupMetadataManager`; KIP-62,
-KIP-134, KIP-345, KIP-394, KIP-814.
+Methods that decide on records or responses return a `CoordinatorResult`, or add to one: records to append, then
+responses. A response may belong to an earlier request, since joins and syncs wait for the other members. Kafka's
+`GroupMetadataManager`; KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PendingJoin(NamedTuple):
 
 
 class ClassicGroups:
-    """Handles the requests to classic groups of one coordinator shard. `by_id` holds its groups of all types."""
+    """Handles the requests to the classic groups of one coordinator. `by_id` holds its groups of all types."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class ClassicGroups:
     ) -> CoordinatorResult:
         """Handle JoinGroup.
 
-        If the member starts or joins a rebalance, the response is sent when all members have joined, or the time for
-        joining is over.
+        If the member starts or joins a rebalance, the response waits for the other members (see
+        `ClassicRebalance.try_complete`).
         """
         result = CoordinatorResult()
         try:
@@ -122,7 +122,7 @@ class ClassicGroups:
             raise errors.InvalidSessionTimeoutError
 
     def sync(self, request: SyncGroupRequest, future: ResponseFuture) -> CoordinatorResult:
-        """Handle SyncGroup. The response is sent when the leader has sent the assignment."""
+        """Handle SyncGroup. Without an error, the response waits until the leader has sent the assignment."""
         result = CoordinatorResult()
         try:
             self._sync(request, future, result)
@@ -133,8 +133,9 @@ class ClassicGroups:
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Handle Heartbeat.
 
-        Raises RebalanceInProgressError if the member has to join again, and UnknownMemberIdError, FencedInstanceIdError
-        or IllegalGenerationError if it is not a member of the current generation.
+        Raises RebalanceInProgressError while a rebalance waits for members to join, and InvalidGroupIdError if the
+        request has no group id. Raises UnknownMemberIdError, FencedInstanceIdError or IllegalGenerationError if the
+        client is not a member of the current generation.
         """
         group = self._group(request.group_id)
         member = group.member_of(request.member_id, request.group_instance_id)
@@ -314,7 +315,7 @@ class ClassicGroups:
         group.touch(member, self._clock.monotonic())
 
     def _check_room(self, group: ClassicGroup, member_id: str) -> None:
-        """Raise GroupMaxSizeReachedError if the group is full.
+        """Raise GroupMaxSizeReachedError if the group has no room for the member that joins.
 
         During a rebalance, the first group.max.size members that join are admitted; a member that is rejected is
         removed.

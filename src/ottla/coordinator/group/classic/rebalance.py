@@ -157,7 +157,7 @@ class ClassicRebalance:
                 group.touch(member, now)
 
     def report(self, group: ClassicGroup) -> None:
-        """Log which members a rebalance waits for, once. Kafka's protocol does not report them."""
+        """Log which members a rebalance waits for, if there are any. Kafka's protocol does not report them."""
         group.report_at = NEVER
         seconds = self._clock.monotonic() - group.rebalance_began
         if group.state is ClassicGroupState.COMPLETING and group.leader is not None:

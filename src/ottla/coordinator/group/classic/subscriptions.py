@@ -30,7 +30,9 @@ def topics_of(metadata: Iterable[bytes | None]) -> frozenset[str] | None:
 
 
 def assignment_bytes(partitions: Assignment, metadata: bytes, image: ClusterImage) -> bytes:
-    """Encode an assignment in the version of the member's subscription `metadata`, without deleted topics."""
+    """Encode an assignment, without deleted topics, in the version of the member's subscription `metadata`; at most in
+    the newest version that this broker supports.
+    """
     topics = [
         TopicPartitions(topic=image.names[topic_id], partitions=indexes)
         for topic_id, indexes in by_topic(partitions)

@@ -1,8 +1,10 @@
-"""One member of a consumer group: its subscription, and its progress to the target assignment (KIP-848).
+"""One member of a consumer group: its subscription, and its progress to the target assignment (KIP-848). Also the base
+classes that it shares with the members of share and streams groups.
 
-    Stable ──newer target──▶ Unrevoked ──revoked──▶ Stable
-                                 │                     ▲
-                                 └──▶ Unreleased ──────┘  as other members revoke partitions
+    Stable ──newer target──▶ Unrevoked ──revoked──▶ Unreleased ──others have revoked──▶ Stable
+
+A member skips Unrevoked if it has nothing to revoke, and Unreleased if it does not wait for others. From Unreleased, a
+newer target can lead to Unrevoked again.
 
 A member is immutable: every step creates a new object, and is written to the log (`consumer_records`).
 """

@@ -1,5 +1,5 @@
-"""The cluster's topics as modern groups need them: ids and partition counts by name, and a hash whose change requires a
-new assignment.
+"""The cluster's topics as modern groups need them: the ids and partition counts of named topics, and a hash whose
+change requires a new assignment.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def sizes_of(names: Iterable[str], image: ClusterImage) -> dict[UUID, int]:
 
 
 def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
-    """Return a 64-bit hash that changes when one of these topics is created, deleted, expanded or moved to other racks;
-    0 if none exists.
+    """Return a 64-bit hash that changes when one of these topics is created, deleted or expanded, or when the racks of
+    the live brokers with its replicas change; 0 if none of the topics exists.
 
     Kafka stores another hash in the same field (XXH3). A group that moves between Kafka and this broker is therefore
     assigned once more, which changes nothing if the topics are the same.

@@ -41,7 +41,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str | None:
-        """The protocol type, such as `consumer` or `connect`; None before the first member has joined."""
+        """The protocol type, such as `consumer` or `connect`; None for a classic group before its first member."""
         ...
 
     @property

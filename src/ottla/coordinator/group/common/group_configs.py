@@ -1,4 +1,4 @@
-"""Group configs (resource type GROUP), limited to the bounds that the broker's configs set."""
+"""The numeric group configs (resource type GROUP), limited to the bounds that the broker's configs set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAXIMA = {"streams.num.standby.replicas": "group.streams.max.standby.replicas"}
 
 
 class GroupConfigs:
-    """The configs of all groups of one type. They are dynamic, so each call looks up the current value."""
+    """The numeric configs of all groups of one type. They are dynamic, so each call looks up the current value."""
 
     def __init__(self, kind: str, config: BrokerConfig, image: Callable[[], ClusterImage]) -> None:
         self._kind = kind
@@ -80,6 +80,6 @@ def bounds(name: str, broker: Mapping[str, int]) -> tuple[int, float]:
 
 
 def maximum(name: str) -> str:
-    """Return the name of the broker config that is the maximum of a group config."""
+    """Return the name of the broker config for the maximum of a group config. Not all of them have one."""
     kind, _, option = name.partition(".")
     return MAXIMA.get(name, f"group.{kind}.max.{option}")

@@ -1,6 +1,6 @@
 """The state of members of consumer and streams groups that is not in the log.
 
-It consists of their timers, which start when a broker becomes the coordinator, and the assignments that they last
+It consists of their timers, which start again when a broker loads the group, and the assignments that they last
 reported.
 """
 
@@ -16,10 +16,10 @@ from ottla.coordinator.runtime.deadline_queue import NEVER
 
 @dataclass(slots=True)
 class Timers:
-    """The times at which a member is removed, in seconds of the clock's `monotonic`.
+    """The timers of a member, in seconds of the clock's `monotonic`, and its last report.
 
-    `session`: it has sent no heartbeat. `rebalance`: it has not revoked partitions. `join` and `sync`: with the classic
-    protocol, it has not sent JoinGroup or SyncGroup in time.
+    The member is removed at `session` unless it sends a heartbeat, at `rebalance` unless it revokes partitions, and,
+    with the classic protocol, at `join` or `sync` unless it sends JoinGroup or SyncGroup.
     """
 
     session: float = NEVER
@@ -27,7 +27,7 @@ class Timers:
     join: float = NEVER
     sync: float = NEVER
     reported: Any = None
-    """The partitions or tasks that the member last reported as its own; None if it has not reported any."""
+    """The partitions or tasks that the member last reported as its own; None before its first report."""
     resend: float = NEVER
     """The time from which the assignment is sent again if the member reports others as its own."""
 
@@ -37,7 +37,7 @@ class Timers:
 
 
 def next_timeout(timers: Mapping[str, Timers]) -> float:
-    """Return the time at which the first of the members times out; NEVER if there are none."""
+    """Return the time at which the first of the members times out; NEVER if none does."""
     return min((t.next for t in timers.values()), default=NEVER)
 
 
@@ -64,8 +64,9 @@ class TimedGroups(ModernGroups):
     def sends_assignment(self, timers: Timers, owned: Any, assigned: Any, interval_ms: int, *, is_new: bool) -> bool:
         """Return whether the response to a heartbeat contains the assignment.
 
-        It does if the assignment is new to the member (`is_new`), or if for two intervals the member has reported to
-        own something else. `owned`: what the request reports, which is stored in `timers`; None if it reports nothing.
+        It does if the assignment is new to the member (`is_new`), or if the member's last report differs from the
+        assignment, which was last sent at least two intervals ago. `owned`: what the request reports, which is stored
+        in `timers`; None if it reports nothing.
 
         A response with a new assignment may be lost although the member's next requests are answered: it may belong to
         a request that the client has given up, and that a slow network delivers after a later one. Kafka's coordinators
@@ -82,7 +83,7 @@ class TimedGroups(ModernGroups):
     def _timed_out(self, group: Any) -> set[str]:
         """Return the ids of members that have timed out.
 
-        Timers of members that were never written to the log are dropped.
+        The timers of those that are not in the group, because they were never written to the log, are dropped.
         """
         now = self._clock.monotonic()
         due: set[str] = {member_id for member_id, timers in group.timers.items() if timers.next <= now}

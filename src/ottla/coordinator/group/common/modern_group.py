@@ -1,8 +1,8 @@
 """Base of consumer, share and streams groups. Kafka's `ModernGroup` and `ModernGroupMember`.
 
-A change of members or topics bumps the group's epoch. A target assignment is computed for the new epoch, and the
-members then move to their targets. A group is changed only by replaying records: a request handler returns them, and
-replay applies them when they are written.
+A change of members or topics that requires another assignment bumps the group's epoch. A target assignment is computed
+for the new epoch, and the members then move to their targets. The logged state of a group is changed only by replaying
+records: a request handler returns them, and replay applies them once they are written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ModernGroup(Generic[M, T]):
     metadata_hash: int = 0
     target_epoch: int = 0
     assigned_at_ms: int = 0
-    """The time of the last target assignment in ms since 1970; 0: unknown."""
+    """The time of the last target assignment in ms since 1970; 0 if there is none, or the time is unknown."""
     members: dict[str, M] = field(default_factory=dict)
     targets: dict[str, T] = field(default_factory=dict)
 
@@ -98,10 +98,7 @@ class SubscribedGroup(ModernGroup[S, Assignment]):
 
 
 class ModernGroups:
-    """Base of the request handlers of one type of group, in one coordinator shard.
-
-    `by_id` holds its groups of all types.
-    """
+    """Base of the request handlers of one type of group. `by_id` holds the broker's groups of all types."""
 
     def __init__(
         self,
@@ -118,7 +115,7 @@ class ModernGroups:
         self.configs = GroupConfigs(group_type, config, image)
 
     def may_assign(self, group: ModernGroup[Any, Any]) -> bool:
-        """Return whether the assignment interval since the last target assignment has passed."""
+        """Return whether the assignment interval has passed since the last assignment, or its time is unknown."""
         interval_ms = self.configs.assignment_interval_ms(group.id)
         if not group.assigned_at_ms or not interval_ms:
             return True
@@ -127,7 +124,7 @@ class ModernGroups:
     def _respond(
         self, future: ResponseFuture, response_class: type[R], handle: Callable[[CoordinatorResult], R]
     ) -> CoordinatorResult:
-        """Handle a heartbeat by `handle`. If it raises an error, the response has the error, and nothing is written."""
+        """Handle a heartbeat by `handle`. If that raises a KafkaError, the response has it, and nothing is written."""
         result = CoordinatorResult()
         try:
             response = handle(result)
@@ -146,7 +143,10 @@ def check_not_blank(**fields: str | None) -> None:
 
 
 def described(member: S, request: Any, client: Any, **changes: Any) -> S:
-    """Return the member updated by the fields of a heartbeat. Fields that are None in the request are not changed."""
+    """Return the member with the rack, topics and client of a heartbeat, and with `changes`.
+
+    A rack or topics that are None in the request are not changed.
+    """
     names = request.subscribed_topic_names
     return replace(
         member,

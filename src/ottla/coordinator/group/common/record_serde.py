@@ -1,6 +1,6 @@
 """Writing and reading of group records in `__consumer_offsets`. Kafka's `CoordinatorRecordSerde`.
 
-A key starts with the number of its record type, in the place where the keys of other topics have a version.
+A key starts with the number of its record type.
 """
 
 from __future__ import annotations

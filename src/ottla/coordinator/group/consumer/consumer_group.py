@@ -4,9 +4,9 @@
       ▲                 ▲                                                                   │
       └──last one left──┴───────────join, leave, other topics───────────────────────────────┘
 
-The state follows from the epochs: a change bumps the group's epoch, a target assignment is computed for it, and each
-member moves to its target independently. A group is changed only by replaying records, which `consumer_groups` returns.
-Its timers and `evaluated_topics` are not in the log.
+The state follows from the members and epochs: a change bumps the group's epoch, a target assignment is computed for it,
+and each member moves to its target independently. A group is changed only by replaying records, apart from its timers
+and `evaluated_topics`, which are not in the log.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class ConsumerGroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that matched a regular expression when it was resolved.
+    """The topics to which a regular expression was resolved.
 
-    `version`: a number that changes with the matching topics; 0 if members may describe all topics.
+    `version`: a number that changes with the matching topics; 0 if the broker has no authorizer.
     `timestamp_ms`: time of the resolution in ms since 1970.
     """
 
@@ -57,8 +57,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     static: dict[str, str] = field(default_factory=dict)
     """Member ids by group.instance.id."""
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """The member that holds each partition. No other member gets it before this member has revoked it, or is removed.
-    """
+    """The ids of members by the partitions that they hold. Other members must wait for these partitions."""
     has_topics_record: bool = False
     """Whether the log has a ConsumerGroupPartitionMetadata record, which Kafka wrote before 4.1; the metadata hash has
     replaced it.
@@ -66,9 +65,11 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
 
     timers: dict[str, Timers] = field(default_factory=dict)
     evaluated_topics: dict[str, object] = field(default_factory=dict)
-    """The topics of the cluster image for which the metadata hash and the regular expressions were last computed.
+    """The topics of the cluster image for which the metadata hash and the regular expressions were last computed and
+    had not changed.
 
-    The key is a regular expression if members may see different topics; otherwise, the only key is empty.
+    With an authorizer, the key is the regular expression of a member, which may be empty. Otherwise, the only key is
+    empty.
     """
 
     @property
@@ -103,7 +104,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
             self.static[member.instance_id] = member.id
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, and release all partitions that it holds. Do nothing if it does not exist."""
+        """Remove a member and its timers, if they exist, and release the partitions that it holds."""
         member = self.members.pop(member_id, None)
         self.timers.pop(member_id, None)
         if member is None:
@@ -120,7 +121,8 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     def member_of(self, member_id: str, instance_id: str | None) -> ConsumerMember:
         """Return the member that a request names.
 
-        Raises UnknownMemberIdError, or FencedInstanceIdError if another member has its instance id.
+        Raises UnknownMemberIdError if the member id or the instance id is unknown, or FencedInstanceIdError if another
+        member has the instance id.
         """
         if instance_id is not None:
             owner = self.static.get(instance_id)
@@ -145,7 +147,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise an error if this client may not commit offsets.
 
-        A client that is not a member may commit if the group is empty, or as a transactional producer.
+        A client without an epoch may commit if the group is empty, or as a transactional producer that names no member.
         """
         if committer.epoch < 0 and (not self.members or committer.is_anonymous_producer):
             return
@@ -159,7 +161,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Raise an error if the client names an unknown member, or not the member's epoch.
 
-        Clients that are not members may read offsets.
+        A client that names no member and no epoch may read offsets.
         """
         if member_id is None and epoch < 0:
             return

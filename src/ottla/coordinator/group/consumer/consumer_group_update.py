@@ -1,8 +1,8 @@
 """An update of a consumer group: changes are applied to a copy of the group, and collected as records.
 
-The group itself changes only when the records are replayed, so an update that cannot be written has no effect. A change
-adds a record, and changes the copy as replaying the record will change the group. Kafka's `TargetAssignmentBuilder` and
-`CurrentAssignmentBuilder`.
+The group itself, apart from its cache `evaluated_topics`, changes only when the records are replayed, so an update that
+cannot be written has no effect. A change adds a record, and changes the copy as replaying the record will change the
+group. Kafka's `TargetAssignmentBuilder` and `CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         self.group.targets.pop(member_id, None)
 
     def replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Replace a static member with one that has a new id, which inherits its target assignment and starts to join.
+        """Replace a static member with a joining one that has another id and inherits the assignments.
 
         Return the new member.
         """
@@ -76,13 +76,14 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         return self._hash() != self.group.metadata_hash
 
     def refresh_regex(self, visibility: RegexVisibility, max_age_ms: int) -> bool:
-        """Resolve the regular expression of one member, for brokers with an authorizer.
+        """Resolve the regular expression of one member, for brokers with an authorizer, and remove those that no member
+        uses.
 
         Return whether the subscribed topics have changed since the group epoch was last bumped.
 
-        Members that share an expression get only the topics that all of them may describe. A topic that one of them may
-        not describe is removed from the result, and is added again only if other topics match or the result is older
-        than `max_age_ms`. So members do not undo each other's results.
+        Members that share an expression share its result. A topic that one of them may not describe is removed from the
+        result, and is added again only if other topics match or the result is older than `max_age_ms`. So members do
+        not undo each other's results.
         """
         self.remove_unused_regexes()
         if visibility.expression:
@@ -176,7 +177,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
 
 
 def _topics_version(topics: Iterable[str]) -> int:
-    """Return a number that changes if other topics match.
+    """Return a negative checksum of the names of the matching topics.
 
     It is stored where Kafka stores its metadata version. Being negative, it is older than any version of Kafka's, so
     that Kafka resolves the expressions again.

@@ -52,8 +52,9 @@ log = logging.getLogger("ottla.coordinator.group")
 
 
 class ConsumerGroups(TimedGroups):
-    """Handles the heartbeats and timeouts of members of consumer groups, and replays the records of these groups, in
-    one coordinator shard. `ClassicMembers` handles requests of the classic protocol.
+    """Handles the heartbeats and timeouts of members of consumer groups, and replays the records of these groups.
+
+    `ClassicMembers` handles requests of the classic protocol.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class ConsumerGroups(TimedGroups):
     def static_member(
         self, update: ConsumerGroupUpdate, instance_id: str, member_id: str, *, classic: bool
     ) -> ConsumerMember:
-        """Return the static member that joins: a new one, or one that replaces the previous member with its instance
-        id. `classic`: whether it joins with the classic protocol.
+        """Return the static member that joins: the existing member with this id, a new one, or one that replaces the
+        previous member with this instance id. `classic`: whether it joins with the classic protocol.
 
         Raises UnreleasedInstanceIdError if neither member uses the classic protocol and the previous one has not left.
         """
@@ -144,8 +145,8 @@ class ConsumerGroups(TimedGroups):
         owned: Assignment | None,
         may_describe: Callable[[str], bool] | None = None,
     ) -> ConsumerMember:
-        """Perform the three steps of a heartbeat, and return the member after them. If the assignment interval has not
-        passed, skip the second one.
+        """Perform the steps of a heartbeat, and return the member after them. A target assignment is computed only if
+        the epoch is new and the assignment interval has passed.
 
         `owned`: the partitions that the member reports to own. `may_describe`: whether its client may describe a topic,
         for brokers with an authorizer; None then means that it may describe no topic.
@@ -166,8 +167,8 @@ class ConsumerGroups(TimedGroups):
         after: ConsumerMember,
         may_describe: Callable[[str], bool] | None,
     ) -> bool:
-        """Return whether the member is new or its subscription has changed, or the subscribed topics have changed since
-        the group epoch was last bumped.
+        """Resolve regular expressions if that is due. Return whether the member is new, its subscription has changed,
+        or the subscribed topics have changed since the group epoch was last bumped.
         """
         image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
         visibility = RegexVisibility(after.regex, may_describe or _may_describe_nothing) if self._hides_topics else None
@@ -194,8 +195,8 @@ class ConsumerGroups(TimedGroups):
         return name, ASSIGNORS[name]
 
     def remove(self, group: ConsumerGroup, member_ids: set[str], result: CoordinatorResult, verb: str = "left") -> None:
-        """Remove members, and bump the group epoch; or convert the group to a classic one if only classic members
-        remain and the migration policy allows it. `verb`: for the log.
+        """Remove members, and bump the group epoch; or convert the group to a classic one if that is possible
+        (`GroupMigration.can_downgrade`). `verb`: for the log.
         """
         if not member_ids:
             return

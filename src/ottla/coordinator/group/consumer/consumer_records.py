@@ -76,7 +76,6 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    """Return the record of a member's target assignment."""
     topics = [c.TargetTopicPartition(topic_id=t, partitions=p) for t, p in by_topic(target)]
     value = c.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics)
     return _of_member(c.TARGET_MEMBER_KEY, group_id, member_id, value)

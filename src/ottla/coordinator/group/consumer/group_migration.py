@@ -1,8 +1,8 @@
 """Groups that change their protocol while they have members: `group.consumer.migration.policy` (KIP-848).
 
 A classic group is upgraded when a member joins it with ConsumerGroupHeartbeat. Its members keep their assignment, and
-become classic members of a consumer group. It is downgraded when its last member with the new protocol leaves, or is
-replaced by a static member with the classic protocol.
+become classic members of a consumer group. A consumer group whose other members are classic is downgraded when its last
+member with the new protocol leaves, times out, or is replaced by a static member with the classic protocol.
 """
 
 from __future__ import annotations
@@ -42,13 +42,11 @@ class GroupMigration:
         self._groups = groups
 
     def interrupt(self, group: ClassicGroup, result: CoordinatorResult) -> None:
-        """Fail pending JoinGroup and SyncGroup requests of a group that was upgraded, so that the members join
-        again.
-        """
+        """Fail pending JoinGroup and SyncGroup requests of a group that is upgraded, so that the members join again."""
         fail_waiting_members(group, RebalanceInProgressError(), result)
 
     def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-        """Return the consumer group that replaces a classic one, and its records.
+        """Return the consumer group that replaces a classic one, and the records of the change.
 
         Raises GroupIdNotFoundError if the group cannot be upgraded.
         """

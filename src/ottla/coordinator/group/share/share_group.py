@@ -55,7 +55,7 @@ class ShareGroup(SubscribedGroup[ShareMember]):
     deadlines: dict[str, float] = field(default_factory=dict)
     """The times when the sessions of members expire, in seconds of the clock's `monotonic`."""
     evaluated_topics: object = None
-    """The cluster's topics (of the image) for which the target assignment was last checked."""
+    """The topics of the cluster image for which the metadata hash was last computed and had not changed."""
     initialized: Assignment = NOTHING
     """The partitions whose state exists at their share coordinators."""
 

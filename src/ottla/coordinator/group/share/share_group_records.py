@@ -38,7 +38,6 @@ def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    """Return the record of a member's target assignment."""
     value = s.ShareGroupTargetAssignmentMemberValue(topic_partitions=_topics(target))
     return _of_member(s.TARGET_MEMBER_KEY, group_id, member_id, value)
 
@@ -54,7 +53,9 @@ def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
 
 
 def initialized_record(group_id: str, partitions: Assignment, names: Mapping[UUID, str]) -> CoordinatorRecord:
-    """Return the record of the partitions whose state exists. `names`: the names of the topics that exist."""
+    """Return the record of the partitions whose state exists. `names`: the names of the topics that exist; the
+    partitions of others are left out.
+    """
     topics = [
         s.NamedTopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=numbers)
         for topic_id, numbers in by_topic(partitions)

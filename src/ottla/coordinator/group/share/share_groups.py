@@ -28,7 +28,7 @@ log = logging.getLogger("ottla.coordinator.group")
 
 
 class ShareGroups(ModernGroups):
-    """Handles the requests to share groups of one coordinator shard."""
+    """Handles the heartbeats and timeouts of members of share groups, and replays the records of these groups."""
 
     def __init__(
         self,
@@ -56,7 +56,8 @@ class ShareGroups(ModernGroups):
         """Return the record that bumps a group's epoch before its start offsets are changed, even if the group has
         never had a member.
 
-        Raises NonEmptyGroupError if it has members, and GroupIdNotFoundError if it is a group of another type.
+        Raises NonEmptyGroupError if it has members, and GroupIdNotFoundError if it is a group of another type, unless
+        that is a simple classic group.
         """
         group = self._group(group_id, joins=True)
         if group.members:

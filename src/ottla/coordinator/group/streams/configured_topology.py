@@ -57,7 +57,6 @@ class ConfiguredSubtopology(NamedTuple):
     """A subtopology with the partition counts of its internal topics."""
 
     tasks: int
-    """The number of tasks."""
     is_stateful: bool
     sizes: Mapping[str, int]
     """Numbers of partitions of the internal topics, by name."""
@@ -81,7 +80,7 @@ class ConfiguredTopology:
         return self.problem is None
 
     def is_of(self, topology: StreamsTopology, image: ClusterImage) -> bool:
-        """Return whether this is the result for this topology and the cluster's current topics."""
+        """Return whether the result is for `topology` and the topics of `image`."""
         return self.topology is topology and self.image_topics is image.topics
 
 
@@ -110,10 +109,7 @@ class _UnfitTopicsError(Exception):
 
 
 class _Configuration:
-    """One run of `configure`.
-
-    `_sizes`: the partition counts computed so far, by topic; the counts of existing topics take precedence.
-    """
+    """One run of `configure`. `_sizes`: the partition counts computed so far, by topic."""
 
     def __init__(self, topology: StreamsTopology, image: ClusterImage) -> None:
         self._topology = topology
@@ -143,7 +139,7 @@ class _Configuration:
     def _repartition_sizes(self) -> dict[str, int]:
         """Return the partition counts of all repartition topics.
 
-        A topic's count depends on those that its writers read, so repeat until all are known. Raises
+        A topic's count depends on those of the topics that its writers read, so repeat until all are known. Raises
         StreamsInvalidTopologyError if some cannot be computed.
         """
         sizes = {topic.name: topic.partitions for topic in self._repartition_topics() if topic.partitions}

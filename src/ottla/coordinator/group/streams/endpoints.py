@@ -1,4 +1,4 @@
-"""The partitions whose state each application instance has, for interactive queries.
+"""The partitions of the active and standby tasks of each application instance, for interactive queries.
 
 Kafka's `EndpointToPartitionsManager`.
 """

@@ -36,7 +36,7 @@ class StreamsInternalTopics:
         self._failures: dict[str, _Failure] = {}
 
     def create(self, topics: Mapping[str, Callable[[], Awaitable[object]]], retry_seconds: float) -> None:
-        """Create topics, except those that are being created, or that failed less than `retry_seconds` ago.
+        """Start to create topics, except those that are being created, or that failed less than `retry_seconds` ago.
 
         `topics`: the functions that create them, by name.
         """

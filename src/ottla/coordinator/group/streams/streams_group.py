@@ -4,8 +4,8 @@
       ▲                                            ▲                                                           │
       └──last one left─────────────────────────────┴──────────join, leave, other topics────────────────────────┘
 
-The state follows from the epochs, as in consumer groups. A group is changed only by replaying records, which
-`streams_groups` returns. `timers` and `transient` are not in the log.
+The state follows from the members, the topology and the epochs. A group is changed only by replaying records, which
+`streams_groups` returns, apart from `timers` and `transient`, which are not in the log.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class TransientState:
 
     configured: ConfiguredTopology | None = None
     delayed_until: float = NEVER
-    """The time of the first assignment of a new group, in seconds of the clock's `monotonic`; NEVER if none is delayed.
+    """The end of the initial rebalance delay, in seconds of the clock's `monotonic`; NEVER if no assignment is delayed.
     """
     shutdown_requested_by: str | None = None
     """The member that has requested the shutdown of the whole application; None if none has."""
@@ -115,9 +115,9 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     assignor_configs: Mapping[str, str] = field(default_factory=dict)
     """The configs of the assignor for the current epoch, by Kafka's names."""
     active_owners: dict[TaskId, str] = field(default_factory=dict)
-    """The member that has each active task. No other one gets it before this member has revoked it, or is removed."""
+    """The ids of members by their active tasks. Other members must wait to get these as active tasks."""
     copy_owners: dict[TaskId, frozenset[str]] = field(default_factory=dict)
-    """The members that have each task as a standby or warm-up task."""
+    """The ids of the members that have each task as a standby or warm-up task."""
 
     timers: dict[str, Timers] = field(default_factory=dict)
     transient: TransientState = field(default_factory=TransientState)
@@ -197,8 +197,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise an error if this client may not commit these offsets.
 
-        A client that is not a member may commit if the group is empty, or as a transactional producer. A member may
-        commit with an earlier epoch for active tasks that it has had since then.
+        A client without an epoch may commit if the group is empty, or as a transactional producer that names no member.
+        A member may commit with an earlier epoch for active tasks that it has had since then.
         """
         if committer.epoch < 0 and (not self.members or committer.is_anonymous_producer):
             return
@@ -231,7 +231,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Raise an error if the client names an unknown member, or not the member's epoch.
 
-        Clients that are not members may read offsets.
+        A client that names no member and no epoch may read offsets.
         """
         if member_id is None and epoch < 0:
             return

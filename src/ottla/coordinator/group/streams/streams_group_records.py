@@ -72,7 +72,6 @@ def member_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Tasks) -> CoordinatorRecord:
-    """Return the record of a member's target assignment."""
     value = r.StreamsGroupTargetAssignmentMemberValue(
         active_tasks=to_message(r.TargetTaskIds, target, TaskRole.ACTIVE),
         standby_tasks=to_message(r.TargetTaskIds, target, TaskRole.STANDBY),
@@ -103,10 +102,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
-    """Return the tombstones of a group.
-
-    The group's own tombstone is the last one, because replaying a later one would create the group again.
-    """
+    """Return the tombstones of a group. The last one deletes the group."""
     records = [_of_member(r.CURRENT_MEMBER_KEY, group.id, m, None) for m in group.members]
     records += [_of_member(r.TARGET_MEMBER_KEY, group.id, m, None) for m in group.targets]
     records.append(_of_group(r.TARGET_METADATA_KEY, group.id, None))

@@ -60,7 +60,7 @@ log = logging.getLogger("ottla.coordinator.group")
 
 
 class StreamsGroups(TimedGroups):
-    """Handles the requests to streams groups of one coordinator shard."""
+    """Handles the heartbeats and timeouts of members of streams groups, and replays the records of these groups."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class StreamsGroups(TimedGroups):
         return self._respond(future, m.StreamsGroupHeartbeatResponse, handle)
 
     def missing_topics(self, group_id: str) -> Mapping[str, InternalTopic]:
-        """Return the internal topics that a group needs and that do not exist, by name."""
+        """Return the internal topics to create for a group, by name."""
         group = self._by_id.get(group_id)
         if not isinstance(group, StreamsGroup) or group.topology is None:
             return {}
@@ -250,10 +250,10 @@ class StreamsGroups(TimedGroups):
     def _target(
         self, update: StreamsGroupUpdate, member_id: str, configured: ConfiguredTopology, statuses: list[m.Status]
     ) -> Tasks:
-        """Return the target assignment of a member.
+        """Return the target assignment of a member; no tasks during the initial delay.
 
-        If the epoch is new, compute the group's targets first, unless the initial delay or the assignment interval has
-        not passed.
+        If the epoch is new and the assignment interval has passed, compute the group's targets first. If an assignment
+        is delayed, add a status.
         """
         group = update.group
         if group.transient.delayed_until != NEVER:

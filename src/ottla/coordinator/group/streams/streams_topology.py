@@ -58,7 +58,7 @@ def from_heartbeat(topology: heartbeat.Topology) -> StreamsTopology:
 
 
 def topics_of(topology: heartbeat.Topology) -> list[str]:
-    """Return the names of all topics that a joining member reads or writes, each once."""
+    """Return the names of all topics in the topology of a joining member, each once."""
     every = (
         name
         for s in topology.subtopologies

@@ -1,4 +1,4 @@
-"""Tasks of Kafka Streams. A task processes one partition of each topic that a subtopology reads."""
+"""Tasks of Kafka Streams. A task processes the partitions with its number of the topics that a subtopology reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TaskRole(IntEnum):
     """The role of a member for a task."""
 
     ACTIVE = 0
-    """The member processes the task's records. A task is active in one member of the group at a time."""
+    """The member processes the task's records. A task is active in at most one member of the group at a time."""
     STANDBY = 1
     """The member keeps a copy of the task's state."""
     WARMUP = 2
@@ -29,7 +29,7 @@ class TaskId(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A task with the role in which a member is assigned it."""
+    """A task, with the role in which it is assigned to a member."""
 
     role: TaskRole
     id: TaskId

@@ -1,7 +1,8 @@
-"""The range assignor: each member gets a range of each topic's partitions, in the order of the members.
+"""The range assignor: each member gets a range of the partitions of each topic that it subscribes to.
 
 Topics with the same number of partitions and the same subscribers are divided alike, so that a member gets the same
-partitions of each and can join them. Static members come first, ordered by instance id, which survives a restart.
+partitions of each and can join them. The ranges are in the order of the members: static members come first, ordered by
+instance id, which survives a restart.
 """
 
 from __future__ import annotations

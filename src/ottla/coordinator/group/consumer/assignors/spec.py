@@ -10,7 +10,7 @@ from ottla.coordinator.group.common.consumer_member import Assignment
 
 
 class MemberSpec(NamedTuple):
-    """A member as an assignor sees it: the topics it subscribes to, and its current target assignment."""
+    """A member as an assignor sees it: its subscribed topics, its current target assignment, and its instance id."""
 
     topics: frozenset[UUID]
     assigned: Assignment
@@ -20,5 +20,5 @@ class MemberSpec(NamedTuple):
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[UUID, int]], dict[str, Assignment]]
 """A function that computes the assignments by member id, from members by id and partition counts by topic id.
 
-All subscribed topics exist. It must be deterministic.
+The counts include all topics that the members subscribe to. The function must be deterministic.
 """

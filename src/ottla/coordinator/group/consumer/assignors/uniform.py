@@ -1,4 +1,4 @@
-"""The uniform assignor: all members get about the same number of partitions, and keep those they have if possible.
+"""The uniform assignor: spreads partitions evenly over members, which keep those they have if possible.
 
 If all members subscribe to the same topics, their numbers of partitions differ by one at most. Otherwise, no move of
 one partition to another subscriber would make the numbers more equal. Racks are ignored, as in Kafka.
