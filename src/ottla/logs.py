@@ -2,7 +2,7 @@
 controlling a terminal and filling the disk.
 
 Client ids, group ids, topic names and user names may contain line breaks and escape sequences. A filter on each logger
-of the package escapes them, so that it works with any handler.
+of the package escapes them, so that this works with any handler.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ class RateLimitFilter(logging.Filter):
         self._windows.clear()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Count the record, and return whether to log it. Records of level DEBUG are always logged, because an operator
-        has enabled them. If the previous window of the record's key has ended and records were dropped in it, their
-        number is appended to the message.
+        """Count the record, and return whether to log it. Records of level DEBUG are always logged, and not counted,
+        because an operator has enabled them. If the previous window of the record's key has ended and records were
+        dropped in it, their number is appended to the message.
         """
         if record.levelno <= logging.DEBUG:
             return True

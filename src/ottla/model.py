@@ -115,7 +115,7 @@ class RecordMetadata(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that the record was written to."""
+        """The topic and the partition as a TopicPartition."""
         return TopicPartition(self.topic, self.partition)
 
 

@@ -38,7 +38,7 @@ class MessageSizeTooLargeError(KafkaError):
 
 
 class MessageStreamsExistError(KafkaError):
-    """The connector has already created its streams, or failed to."""
+    """The connector has already created its streams, or has failed to create them."""
 
 
 FailedToSendMessageException = FailedToSendMessageError

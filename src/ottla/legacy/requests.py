@@ -208,7 +208,7 @@ class OffsetRequest(NamedTuple):
 
 
 class PartitionOffsets(NamedTuple):
-    """Offsets of a partition, the newest first."""
+    """The error code and the offsets of a partition, the newest first."""
 
     error_code: int
     offsets: tuple[int, ...]
@@ -294,7 +294,7 @@ class ConsumerMetadataRequest(NamedTuple):
 
 
 class ConsumerMetadataResponse(NamedTuple):
-    """The coordinator of a group; None if there is an error."""
+    """The coordinator of a group (None if there is an error), and the error code."""
 
     coordinator: Node | None
     error_code: int

@@ -47,7 +47,7 @@ class Checkpoints:
         """Return whether to write a checkpoint: it is the first one of its group and partition, it advances the group
         at the target, or the group was reset to an earlier offset at the source.
 
-        Another checkpoint could move a group backward at the target although it has not moved back at the source,
+        Any other checkpoint could move a group backward at the target although it has not moved back at the source,
         because the translation of older offsets becomes less exact.
         """
         last = self.for_group(checkpoint.group).get(checkpoint.partition)

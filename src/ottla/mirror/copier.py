@@ -109,7 +109,7 @@ class Copier:
         self._producer_configs = properties.client_configs("producer", flow.name.target, flow.name)
         self._producer: KafkaProducer
         self._next: dict[TopicPartition, int] = {}
-        """The next offset to copy of each partition."""
+        """The next offset to copy of each partition from which records were copied."""
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._stopping = False
         self._clients = AsyncExitStack()

@@ -31,7 +31,7 @@ class FlowName(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A flow with its options. It only emits heartbeats unless `config.enabled` is set."""
+    """A flow with its options. If `config.enabled` is not set, it only emits heartbeats."""
 
     name: FlowName
     config: MirrorConfig
@@ -76,7 +76,7 @@ class MirrorProperties:
     def client_configs(self, role: str, alias: str, flow: FlowName | None = None) -> dict[str, Any]:
         """Return the configs of a client of a cluster. `role`: consumer, producer or admin.
 
-        With `flow`, the configs that the properties set for this flow only are included; they take precedence.
+        With `flow`, they include those of this flow, which take precedence.
         """
         options = ROLES[role].options
         configs = {k: v for k, v in self._properties.items() if k.startswith(SHARED) and k in options}

@@ -25,10 +25,10 @@ MIN_SYNCS: Final = 64
 class SyncSelector:
     """Selects the offset syncs of one partition that are recorded.
 
-    These are the first sync, the syncs after a gap in the source offsets or a step back in the target offsets, and at
-    least one sync in `max_lag` + 1 records (from `select`), and the sync of the last copied record (from `latest`). So
-    after a recorded sync and before the next one, the offsets at the target grow as fast as those at the source, or
-    faster because of transaction markers. The translation relies on this.
+    These are the first sync, the syncs after a gap in the source offsets or a step back in the target offsets, those
+    that `latest` returns, and in all at least one sync in `max_lag` + 1 records. So after a recorded sync and before
+    the next one, the offsets at the target grow as fast as those at the source, or faster because of transaction
+    markers. The translation relies on this.
     """
 
     def __init__(self, partition: TopicPartition, max_lag: int) -> None:

@@ -8,8 +8,8 @@ from collections import deque
 class SampledRate:
     """The rate per second over the last `windows` windows of `window_seconds` each. Kafka's SampledStat.
 
-    The sum is divided by the elapsed time, but at least by all windows but one, so that the first request of an idle
-    client does not look like a burst.
+    The sum is divided by the elapsed time, but at least by the length of all windows but one, or of a single window, so
+    that the first request of an idle client does not look like a burst.
     """
 
     __slots__ = ("_samples", "_total", "window_seconds", "windows")

@@ -34,7 +34,9 @@ class GroupWatcher:
         self._consumer_id = consumer_id
         self._changed = changed
         self._watched: set[str] = set()
-        """Paths of watches that have not fired. Accessed by ZkClient's thread and by the threads that call `read`."""
+        """Paths that are known to have a watch that has not fired. Accessed by ZkClient's thread and by the threads
+        that call `read`.
+        """
 
     def read(self, count: TopicCount, exclude_internal: bool) -> GroupView:
         """Return a snapshot of the group and set watches. `count` is the subscription of this member. Raises KafkaError

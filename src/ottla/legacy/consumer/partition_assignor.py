@@ -1,8 +1,8 @@
 """Assignment of partitions to the threads of a 0.8 group. Each member computes its part of the assignment, without
 communication.
 
-Range sorts partitions by number and threads by name. With P partitions and T threads, each thread gets P // T
-consecutive partitions, and the first P % T threads get one more: four partitions and three threads result in
+For each topic, range sorts partitions by number and threads by name. With P partitions and T threads, each thread gets
+P // T consecutive partitions, and the first P % T threads get one more: four partitions and three threads result in
 0,1 | 2 | 3. (Some articles say that each thread gets ceil(P / T) partitions, which would be 0,1 | 2,3 | none.)
 """
 

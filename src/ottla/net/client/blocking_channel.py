@@ -1,7 +1,8 @@
 """A plain blocking connection: one request, one response. Kafka 0.8's `BlockingChannel`.
 
 It uses no event loop and no thread. Every wait for the peer ends after the timeout, even if the peer sends single
-bytes, and on Ctrl+C. Another thread may call `disconnect`, which ends a `send` or `receive` that waits.
+bytes, and in the main thread on Ctrl+C. Another thread may call `disconnect`, which ends a `send` or `receive` that
+waits.
 """
 
 from __future__ import annotations

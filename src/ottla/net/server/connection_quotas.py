@@ -21,7 +21,7 @@ from ottla.net.sampled_rate import SampledRate
 
 CLIENT_RESERVE, PROTECTED_RESERVE = 4, 8
 """Divisors for the file descriptors that are reserved for logs: one fourth cannot be used by connections of clients,
-one eighth cannot be used by connections of other brokers either.
+one eighth not by those of the protected listener either.
 """
 MAX_INT = 2**31 - 1
 MAX_ADDRESSES = 10_000
