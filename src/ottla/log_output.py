@@ -123,7 +123,8 @@ def _dropped_record(dropped: int) -> logging.LogRecord:
 
 def configure(options: LogOptions, broker_id: int | None = None, *, of_node: bool = False) -> None:
     """Configure the root logger with these options, and remove its earlier handlers. `of_node` means that this process
-    runs one of several brokers of a node: the broker id is then in each line of text, and in the name of the log file.
+    runs one of several brokers of a node: the broker id is then at the start of each record in text format, and in the
+    name of the log file.
     """
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if options.file is not None:
@@ -144,7 +145,7 @@ def close() -> None:
 
 
 def _file_handler(options: LogOptions, path: Path, broker_id: int | None) -> logging.Handler:
-    """Return the handler for the log file. With a broker id, `broker.log` becomes `broker-1.log`."""
+    """Return the handler for the log file. With broker id 1, `broker.log` becomes `broker-1.log`."""
     from logging import handlers  # a broker without a file starts without it
 
     if broker_id is not None:

@@ -1,7 +1,8 @@
-"""Logging filters, so that untrusted text can neither forge log lines nor control a terminal nor fill the disk.
+"""Logging filters, and functions for the texts of log lines. They keep untrusted text from forging log lines,
+controlling a terminal and filling the disk.
 
 Client ids, group ids, topic names and user names may contain line breaks and escape sequences. A filter on each logger
-of the package escapes them, so that it works with any handler.
+of the package escapes them, so that this works with any handler.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def listed(names: Sequence[object], most: int = LISTED) -> str:
-    """Return the first `most` names as text, with the number of those that are left out."""
+    """Return the first `most` names as text, with the number of those that are left out, if any."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(str(name) for name in names[:most]) + more
 
@@ -84,13 +85,15 @@ def shortened(text: str | None) -> str | None:
 
 
 def escaped(text: str) -> str:
-    """Return the text with control characters, line breaks and bidirectional controls replaced by escape sequences."""
+    """Return the text with control characters, line breaks, and bidirectional embeddings, overrides and isolates
+    replaced by escape sequences.
+    """
     return text if text.isprintable() else _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 class EscapeControls(logging.Filter):
-    """Escapes the arguments of a message, and indents its traceback, so that no line of it looks like another
-    record.
+    """Escapes the positional arguments of a log record, and escapes and indents its traceback, so that no line of
+    either looks like another record.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -122,9 +125,7 @@ def _safe(value: object) -> object:
 
 WINDOW_SECONDS: Final = 10.0
 PER_WINDOW: Final = 20
-"""The default maximum number of records with the same key to log in each window. The filter counts the records that it
-drops, and adds their number to the first record with the same key in a later window.
-"""
+"""The default maximum number of records with the same key to log in each window."""
 MAX_WINDOWS: Final = 1000
 
 
@@ -132,7 +133,7 @@ class RateLimitFilter(logging.Filter):
     """Limits the number of log records, so that a client that causes errors all day cannot fill the disk.
 
     Args:
-        per_window: the number of records with the same key to log in a window.
+        per_window: the maximum number of records with the same key to log in a window.
         key: returns the key of a record. Default: its format string.
         window_seconds: the duration of a window.
     """
@@ -156,8 +157,9 @@ class RateLimitFilter(logging.Filter):
         self._windows.clear()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Count the record, and return whether to log it. Records of level DEBUG are always logged, because an operator
-        has enabled them. If earlier records were dropped, their number is appended to the record's message.
+        """Count the record, and return whether to log it. Records of level DEBUG are always logged, and not counted,
+        because an operator has enabled them. If the previous window of the record's key has ended and records were
+        dropped in it, their number is appended to the message.
         """
         if record.levelno <= logging.DEBUG:
             return True
@@ -175,7 +177,7 @@ class RateLimitFilter(logging.Filter):
 
 
 REPEATED_SECONDS: Final = 60.0
-"""Time in seconds between two records of an error that lasts, such as that of a full disk."""
+"""Minimum time in seconds between two records of an error that lasts, such as that of a full disk."""
 
 
 MAX_REPEATED: Final = 200
@@ -186,7 +188,7 @@ partitions.
 
 def limit_repeated_errors(logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
     """Add filters to a logger for work that is retried until it succeeds. In each minute, they let the same message
-    pass once, and at most `MAX_REPEATED` messages with the same format string.
+    pass once, and at most `MAX_REPEATED` messages with the same format string. Records of level DEBUG always pass.
     """
     logger.addFilter(RateLimitFilter(clock, 1, lambda record: record.getMessage(), REPEATED_SECONDS))
     logger.addFilter(RateLimitFilter(clock, MAX_REPEATED, window_seconds=REPEATED_SECONDS))

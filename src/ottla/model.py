@@ -79,7 +79,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 class OffsetAndTimestamp(NamedTuple):
     """The result of a lookup by timestamp: the first offset whose record has this timestamp or a later one, and the
-    timestamp of that record in milliseconds. The leader epoch is -1 if it is unknown.
+    timestamp of that record in milliseconds. Unknown values are -1.
     """
 
     offset: int
@@ -101,8 +101,8 @@ class ProducerRecord(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """The position of an acknowledged record. The offset is -1 with acks=0; the timestamp is in milliseconds since
-    1970. Sizes are in bytes; -1 for a key or value of None.
+    """The position of a record that was sent. The timestamp is in milliseconds since 1970. Sizes are in bytes; -1 for a
+    key or value of None. Unknown values, such as the offset with acks=0, are -1.
     """
 
     topic: str
@@ -115,7 +115,7 @@ class RecordMetadata(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that the record was written to."""
+        """The topic and the partition as a TopicPartition."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -143,7 +143,7 @@ class ACLOperation(IntEnum):
 CONSUMER_OFFSETS = "__consumer_offsets"
 REMOTE_LOG_METADATA = "__remote_log_metadata"
 """The topic with the metadata of tiered storage. As in Kafka, it is not an internal topic: brokers read and write it
-with ordinary consumers and producers.
+with ordinary Fetch and Produce requests.
 """
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
@@ -158,6 +158,8 @@ NO_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 """The timestamp in ListOffsets that requests the log start offset."""
 LATEST_TIMESTAMP = -1
-"""The timestamp in ListOffsets that requests the high watermark, or with READ_COMMITTED the last stable offset."""
+"""The timestamp in ListOffsets that requests the high watermark; with READ_COMMITTED the last stable offset, and for
+replicas the log end offset.
+"""
 MAX_TIMESTAMP = -3
 """The timestamp in ListOffsets that requests the record with the highest timestamp (KIP-734)."""

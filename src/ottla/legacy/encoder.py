@@ -20,7 +20,9 @@ class DefaultEncoder:
     """An encoder that returns bytes unchanged."""
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """Return the same bytes. Raises TypeError if the value is neither bytes-like nor None."""
+        """Return a value of type bytes, bytearray or memoryview as bytes; None for None. Raises TypeError for other
+        types.
+        """
         if value is None or type(value) is bytes:
             return value
         if isinstance(value, (bytearray, memoryview)):
@@ -35,7 +37,7 @@ class StringEncoder:
         self.encoding: str = (props or {}).get("serializer.encoding", "UTF8")
 
     def to_bytes(self, value: Any) -> bytes | None:
-        """Return the encoded str. Raises TypeError if the value is not a str or None."""
+        """Return the encoded str; None for None. Raises TypeError for other types."""
         if value is None:
             return None
         if not isinstance(value, str):

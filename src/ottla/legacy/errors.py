@@ -1,4 +1,4 @@
-"""Exceptions that only the 0.8 clients raise, with the names of Kafka's Scala classes as aliases."""
+"""Exceptions of the 0.8 clients, with the names of Kafka's Scala classes as aliases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.errors import KafkaError
 
 
 class FailedToSendMessageError(KafkaError):
-    """Messages could not be sent, even after message.send.max.retries retries."""
+    """Messages could not be sent with message.send.max.retries retries, or before the producer was closed."""
 
 
 class QueueFullError(KafkaError):
@@ -30,7 +30,7 @@ class ConsumerTimeoutError(KafkaError):
 
 
 class ConsumerRebalanceFailedError(KafkaError):
-    """The partitions could not be claimed in rebalance.max.retries attempts."""
+    """All rebalance.max.retries attempts to rebalance failed."""
 
 
 class MessageSizeTooLargeError(KafkaError):
@@ -38,7 +38,7 @@ class MessageSizeTooLargeError(KafkaError):
 
 
 class MessageStreamsExistError(KafkaError):
-    """The streams of the connector were already created."""
+    """The connector has already created its streams, or has failed to create them."""
 
 
 FailedToSendMessageException = FailedToSendMessageError

@@ -39,7 +39,7 @@ class ErrorMapping:
 
     @staticmethod
     def exception_for(code: int) -> KafkaError:
-        """Return an exception of the class in `ottla.errors` that has this code, which is not 0."""
+        """Return the exception for an error code other than 0; UnknownServerError if the code is unknown."""
         return errors.for_code(code)()
 
     @staticmethod
@@ -59,7 +59,9 @@ class TopicMetadataRequest(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """The metadata of a partition. `leader` is None if it has no leader."""
+    """The metadata of a partition. `leader` is None if it has none. Brokers that the response does not describe are
+    left out.
+    """
 
     partition_id: int
     leader: Node | None
@@ -93,8 +95,8 @@ class PartitionFetchInfo(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """A request for messages. `max_wait` is the time in milliseconds that the broker waits for `min_bytes`; 0 means no
-    wait.
+    """A request for messages. `max_wait` is the maximum time in milliseconds that the broker waits for `min_bytes`; 0
+    means no wait.
     """
 
     request_info: Mapping[TopicPartition, PartitionFetchInfo]
@@ -116,7 +118,7 @@ class FetchRequestBuilder:
         return self
 
     def max_wait(self, milliseconds: int) -> Self:
-        """Set the time in milliseconds that the broker waits for `min_bytes`, and return this builder."""
+        """Set the maximum time in milliseconds that the broker waits for `min_bytes`, and return this builder."""
         self._max_wait = milliseconds
         return self
 
@@ -142,12 +144,13 @@ class MessageAndOffset(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next message."""
+        """The offset after that of this message."""
         return self.offset + 1
 
 
 class FetchedPartition(NamedTuple):
-    """The messages of a partition. `high_watermark` is the offset after its last committed message.
+    """The messages of a partition. `high_watermark` is the offset after its last committed message; -1 if there is an
+    error.
 
     `size` is the number of bytes, including an incomplete message at the end. If it is not 0 but there are no messages,
     the fetch size is too small for the first one.
@@ -178,9 +181,7 @@ class FetchResponse(NamedTuple):
         return self.data[TopicPartition(topic, partition)].high_watermark
 
     def message_set(self, topic: str, partition: int) -> tuple[MessageAndOffset, ...]:
-        """Return the messages of a partition. If they are compressed, the first ones may be before the requested
-        offset, and must be skipped.
-        """
+        """Return the messages of a partition. The first ones may precede the requested offset, and must be skipped."""
         return self.data[TopicPartition(topic, partition)].messages
 
 
@@ -207,7 +208,7 @@ class OffsetRequest(NamedTuple):
 
 
 class PartitionOffsets(NamedTuple):
-    """Offsets of a partition, the newest first."""
+    """The error code and the offsets of a partition, the newest first."""
 
     error_code: int
     offsets: tuple[int, ...]
@@ -273,7 +274,7 @@ class OffsetFetchRequest(NamedTuple):
 
 
 class OffsetMetadataAndError(NamedTuple):
-    """The committed offset of a partition; -1 if there is none."""
+    """The committed offset of a partition (-1 if there is none), its metadata and its error code."""
 
     offset: int
     metadata: str
@@ -293,7 +294,7 @@ class ConsumerMetadataRequest(NamedTuple):
 
 
 class ConsumerMetadataResponse(NamedTuple):
-    """The coordinator of a group; None if there is an error."""
+    """The coordinator of a group (None if there is an error), and the error code."""
 
     coordinator: Node | None
     error_code: int

@@ -24,9 +24,9 @@ class MetricsReporter(Protocol):
     """The protocol of the reporters in `metric.reporters`: classes, of which each client creates an instance, or
     objects. All methods are optional.
 
-    `metric_change` and `metric_removal` are called in the thread that adds or removes the metric. An exception of
-    `configure` makes the creation of the client fail; those of the other methods are logged. A reporter calls
-    `metric.value()` when it needs a value.
+    `metric_change` and `metric_removal` are called in the thread that adds or removes the metric, or adds the reporter.
+    An exception of `configure` makes the creation of the client fail; those of the other methods are logged. A reporter
+    calls `metric.value()` when it needs a value.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
@@ -84,7 +84,7 @@ class Metrics:
         return f"<Metrics {self.namespace} {len(self._metrics)}>"
 
     def renew_lock(self) -> None:
-        """Replace the lock. Called in a child process after a fork."""
+        """Reset the lock. Called in a child process after a fork."""
         self._guard._at_fork_reinit()  # type: ignore[attr-defined]  # threading does the same
 
     def _count(self) -> int:
@@ -92,12 +92,12 @@ class Metrics:
 
     @property
     def metrics(self) -> dict[MetricName, KafkaMetric]:
-        """A copy of all metrics, by name."""
+        """A new dictionary of all metrics by name."""
         with self._guard:
             return dict(self._metrics)
 
     def name(self, name: str, group: str, description: str = "", **tags: str) -> MetricName:
-        """Return a metric name with the client's tags and these tags, in whose names `_` is replaced by `-`."""
+        """Return a metric name with the client's tags and `tags`. In the names of these, `_` is replaced by `-`."""
         own = {key.replace("_", "-"): value for key, value in tags.items()}
         return MetricName(name, group, description, {**self.tags, **own})
 
@@ -179,9 +179,7 @@ _live: weakref.WeakSet[Metrics] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """Replace the locks. A lock that another thread held during the fork would never be released in the child
-    process.
-    """
+    """Reset the locks. A lock that another thread held during the fork would never be released in the child process."""
     for metrics in _live:
         metrics.renew_lock()
 

@@ -35,7 +35,7 @@ class Exporter:
         """Return the encoded metrics whose telemetry names start with one of `prefixes`; no bytes if there are none.
         Values that are not finite numbers are omitted.
 
-        If `delta` is true, a total is the increase since its last export, otherwise its whole value.
+        If `delta` is true, a total is encoded as its increase since its last export with `delta`, otherwise as a whole.
         """
         now = self._metrics.clock.now_ms()
         since = self._last if delta else self._started

@@ -20,8 +20,8 @@ class SensorOwner(Protocol):
 
 
 class Sensor:
-    """Passes each recorded value to its statistics and to its parents. Thread-safe: `record` holds the lock of the
-    `Metrics` object.
+    """Passes each recorded value to its statistics and to its parents. `record` is thread-safe: it holds the lock of
+    the `Metrics` object.
     """
 
     __slots__ = ("_guard", "_last_used", "_metrics", "_recorders", "_records", "_stats", "name", "parents")
@@ -61,7 +61,7 @@ class Sensor:
 
     def add(self, name: MetricName, stat: Stat) -> None:
         """Add a statistic as a metric. Do nothing if the sensor already has a metric of this name. Raises ValueError if
-        another sensor has one.
+        another metric has the name.
         """
         if name in self._stats:
             return

@@ -50,10 +50,9 @@ class Sampled(abc.ABC):
     def record(self, config: MetricConfig, value: float, now: float) -> None: ...
 
     def _next_sample(self, config: MetricConfig, now: float) -> Sample:
-        """Start a new window, because the current one has ended. If there are too many, drop the oldest one.
+        """Start a new window. If there are too many, drop the oldest one.
 
-        The `record` methods update the window themselves instead of calling a method: clients record 45 values for
-        each batch.
+        The `record` methods update the window themselves, because calling a method for each value would take longer.
         """
         if len(self._samples) >= config.samples:
             self._samples.popleft()

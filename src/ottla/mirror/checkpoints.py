@@ -47,7 +47,7 @@ class Checkpoints:
         """Return whether to write a checkpoint: it is the first one of its group and partition, it advances the group
         at the target, or the group was reset to an earlier offset at the source.
 
-        Another checkpoint could move a group backward at the target although it has not moved back at the source,
+        Any other checkpoint could move a group backward at the target although it has not moved back at the source,
         because the translation of older offsets becomes less exact.
         """
         last = self.for_group(checkpoint.group).get(checkpoint.partition)
@@ -66,7 +66,9 @@ def offsets_to_commit(checkpoints: Mapping[TopicPartition, Checkpoint], committe
 
 
 class CheckpointMirror:
-    """Translates the offsets of a flow's groups. `async with` reads the earlier checkpoints."""
+    """Translates the offsets of a flow's groups, and writes and commits the results. `async with` reads the earlier
+    checkpoints.
+    """
 
     def __init__(
         self, flow: Flow, policy: ReplicationPolicy, topics: TopicMirror, source: Cluster, target: Cluster
@@ -112,7 +114,7 @@ class CheckpointMirror:
     async def emit(self) -> None:
         """Write new checkpoints (see `Checkpoints.is_news`) of the offsets that groups have committed at the source.
 
-        Offsets that cannot be translated yet are left out.
+        Offsets that cannot be translated, and those of topics that are not copied, are left out.
         """
         async for record in self._syncs_reader.read_to_end():
             for sync in _parsed(OffsetSync, record, self._flow):

@@ -50,7 +50,8 @@ class Cluster:
         """Create a compacted topic unless it exists, with the replication factor of the config
         `<kind>.replication.factor`.
 
-        Raises ConfigurationError if the cluster has too few brokers for this replication factor.
+        Raises ConfigurationError if the cluster rejects this replication factor, for example because it has too few
+        brokers.
         """
         option = f"{kind}.replication.factor"
         topic = NewTopic(name, partitions, config.values[option], topic_configs=COMPACTED)
@@ -80,7 +81,7 @@ class TopicReader:
         await self._consumer.close()
 
     async def read_to_end(self) -> AsyncIterator[ConsumerRecord]:
-        """Yield the records up to the current end of the topic that were not returned by an earlier call."""
+        """Yield the records that were not returned by an earlier call, at least up to the current end of the topic."""
         partitions = [
             TopicPartition(self._topic, p) for p in await self._consumer.partitions_for_topic(self._topic) or ()
         ]

@@ -109,7 +109,7 @@ class Copier:
         self._producer_configs = properties.client_configs("producer", flow.name.target, flow.name)
         self._producer: KafkaProducer
         self._next: dict[TopicPartition, int] = {}
-        """The next offset to copy of each partition."""
+        """The next offset to copy of each partition from which records were copied."""
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._stopping = False
         self._clients = AsyncExitStack()
@@ -204,7 +204,9 @@ class Copier:
             return {}
 
     async def _send_available(self, polled: dict[TopicPartition, Columns]) -> list[_Sent]:
-        """Send these records, and those that are fetched in the meantime, until a limit of a transaction is reached."""
+        """Send these records, and those that are fetched in the meantime, until there are no more, a limit of a
+        transaction is reached, or the copier is stopped.
+        """
         deadline = time.monotonic() + TRANSACTION_SECONDS
         sent: list[_Sent] = []
         size = 0
@@ -301,7 +303,6 @@ def _is_plain(columns: Columns) -> bool:
 
 
 def _rows(column: BinaryColumn, rows: int) -> list[bytes | None]:
-    """Return the values of a column in a list, which is faster than reading one at a time."""
     if column.null_count:
         return [column.get(row) for row in range(rows)]
     data, bounds = bytes(column.data), column.offsets[column.first : column.first + rows + 1].tolist()

@@ -31,7 +31,7 @@ class FlowName(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A flow with its options. It only emits heartbeats unless `config.enabled` is set."""
+    """A flow with its options. If `config.enabled` is not set, it only emits heartbeats."""
 
     name: FlowName
     config: MirrorConfig
@@ -41,8 +41,8 @@ class MirrorProperties:
     """The properties in a file of MirrorMaker 2. Options of one flow (`A->B.topics`) take precedence over those of all
     flows (`topics`).
 
-    Raises ConfigurationError if `clusters` does not name two or more different aliases, if an option names a flow
-    between other clusters, or if a cluster has no `bootstrap.servers`.
+    Raises ConfigurationError if `clusters` names fewer than two aliases, or one of them twice, if an option names a
+    flow that does not exist, or if a cluster has no `bootstrap.servers`.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -59,8 +59,8 @@ class MirrorProperties:
     def flows(self, targets: Collection[str] = ()) -> list[Flow]:
         """Return the flows to these targets (default: all) that are enabled or have heartbeats.
 
-        Raises ConfigurationError if a target is unknown, if an option of a flow is invalid, if none of the flows is
-        enabled, or if flows with IdentityReplicationPolicy and the same `topics` form a loop.
+        Raises ConfigurationError if a target is unknown, if an option of one of these flows is invalid, if none of them
+        is enabled, or if enabled flows with IdentityReplicationPolicy and the same `topics` form a loop.
         """
         for alias in targets:
             if alias not in self.clusters:
@@ -76,7 +76,7 @@ class MirrorProperties:
     def client_configs(self, role: str, alias: str, flow: FlowName | None = None) -> dict[str, Any]:
         """Return the configs of a client of a cluster. `role`: consumer, producer or admin.
 
-        With `flow`, the configs that the properties set for this flow only are included; they take precedence.
+        With `flow`, they include those of this flow, which take precedence.
         """
         options = ROLES[role].options
         configs = {k: v for k, v in self._properties.items() if k.startswith(SHARED) and k in options}
@@ -103,7 +103,9 @@ class MirrorProperties:
         return MirrorConfig.from_kafka({**top, **of_target, **own})
 
     def _check_names(self) -> None:
-        """Log a warning for each option without a prefix of a cluster or client that is unknown or has no effect."""
+        """Log warnings for options that are unknown or have no effect. Options of one flow or cluster, and of clients,
+        are not checked.
+        """
         prefixes = (*(f"{alias}." for alias in self.clusters), *ROLE_PREFIXES, *SHARED)
         names = (key for key in self._properties if key != "clusters" and "->" not in key)
         MirrorConfig.check_names(key for key in names if not key.startswith(prefixes))
@@ -127,7 +129,7 @@ WORKER: Final = ("offset.storage.", "exactly.once.source.support")
 def _check_loops(flows: list[Flow]) -> None:
     """Raise ConfigurationError if enabled flows with the identity policy and the same `topics` form a loop.
 
-    The policy does not prevent that records are copied endlessly, because the copy of a topic has the same name.
+    The policy does not keep records from being copied endlessly, because the copy of a topic has the same name.
     """
     identity = [f for f in flows if f.config.enabled and f.config.replication_policy_class == IDENTITY]
     for flow in identity:

@@ -1,4 +1,6 @@
-"""The tasks of one flow: it copies records, and at intervals topics, configs, ACLs and group offsets."""
+"""The tasks of one flow: it copies records, and at intervals topics, configs, ACLs and group offsets, and emits
+heartbeats.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ class FlowMirror:
             self._copier.stop()
 
     async def prepare(self) -> None:
-        """Create MirrorMaker's own topics, and the copied topics at the target. If the flow is not enabled, create only
-        the heartbeats topic.
+        """Create MirrorMaker's own topics, as far as the options require them, and the copied topics at the target. If
+        the flow is not enabled, create at most the heartbeats topic.
 
         Raises KafkaError if a request fails, or if one of MirrorMaker's own topics cannot be created. If a copied topic
         cannot be created, a warning is logged.
@@ -82,7 +84,8 @@ class FlowMirror:
     async def run(self) -> None:
         """Mirror until `stop`.
 
-        Raises an exception group if the first session cannot start, or if another process has taken over.
+        Raises an exception group if a task fails, for example because the first session cannot start, or because
+        another process has taken over.
         """
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(task) for task in self._background()]
@@ -114,7 +117,7 @@ class FlowMirror:
         return tasks
 
     async def _repeat(self, action: Action, seconds: float, what: str, *, at_once: bool = True) -> None:
-        """Run an action every `seconds`, or at its end if it takes longer. A KafkaError is only logged."""
+        """Run an action every `seconds`, or again at once if it takes longer. A KafkaError is only logged."""
         if not at_once:
             await asyncio.sleep(seconds)
         while True:

@@ -25,9 +25,10 @@ MIN_SYNCS: Final = 64
 class SyncSelector:
     """Selects the offset syncs of one partition that are recorded.
 
-    `select` returns the first sync, the syncs after a gap in the source offsets or a step back in the target offsets,
-    and at least one sync in `max_lag` + 1 records. So between two recorded syncs, the offsets at the target grow as
-    fast as those at the source, or faster because of transaction markers. The translation relies on it.
+    These are the first sync, the syncs after a gap in the source offsets or a step back in the target offsets, those
+    that `latest` returns, and in all at least one sync in `max_lag` + 1 records. So after a recorded sync and before
+    the next one, the offsets at the target grow as fast as those at the source, or faster because of transaction
+    markers. The translation relies on this.
     """
 
     def __init__(self, partition: TopicPartition, max_lag: int) -> None:
@@ -96,7 +97,9 @@ class OffsetSyncStore:
 
 
 def _thinned(syncs: list[OffsetSync]) -> list[OffsetSync]:
-    """Drop syncs that are close to others; the older they are, the more. The first and the last one stay."""
+    """Return the syncs without some that are close to others: the older, the fewer remain. The first and the last one
+    stay.
+    """
     latest = syncs[-1].upstream
     result = [syncs[0]]
     for sync, following in pairwise(syncs[1:]):

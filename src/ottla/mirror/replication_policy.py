@@ -46,7 +46,9 @@ class ReplicationPolicy:
         return topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal", self._internal(".internal")))
 
     def is_cycle(self, topic: str, target: str) -> bool:
-        """Return whether a topic comes from the target, so that its records must not be copied back."""
+        """Return whether the name of a topic shows that it comes from the target, so that its records must not be
+        copied back.
+        """
         upstream: str | None = topic
         while upstream is not None:
             if self.source_of(upstream) == target:

@@ -128,9 +128,10 @@ class TopicMirror:
         self._warn(failed, "add partitions to topic", self._target, self._next_refresh, InvalidPartitionsError)
 
     async def sync_configs(self) -> None:
-        """Set the configs of the copied topics at the target, and remove those that the source does not set.
+        """Set the configs of the copied topics at the target, and remove those that are only set there.
 
-        Read-only and sensitive configs, and those of config.properties.exclude, are left as they are.
+        Read-only and sensitive configs, those of config.properties.exclude, and those that the source does not have are
+        left as they are.
         """
         names = sorted({tp.topic for tp in self.partitions})
         sources = await self._topic_configs(self._source, names)
@@ -196,7 +197,8 @@ class TopicMirror:
         return {resource.name: entries for resource, entries in described.items()}
 
     async def sync_acls(self) -> None:
-        """Create the ACLs of the copied topics at the target, except those that allow WRITE. ACLs are never deleted.
+        """Create the ACLs of the copied topics at the target, except those that allow WRITE. An ACL that allows ALL
+        becomes one that allows READ. ACLs are never deleted.
 
         Only ACLs for one topic by its name are copied. Does nothing if a cluster has no authorizer.
         """
@@ -238,7 +240,7 @@ class TopicMirror:
 
     @property
     def _next_refresh(self) -> str:
-        """The time of the next attempt to create or expand a topic at the target, for log lines."""
+        """A text for log lines: whether the creation or expansion of a topic at the target is tried again."""
         if self._config.refresh_topics_enabled:
             return NEXT_INTERVAL
         return "not retried before a restart, because refresh.topics.enabled=false"

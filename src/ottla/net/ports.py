@@ -1,7 +1,7 @@
 """Free ports on localhost for servers that need a fixed port: local clusters, demos, tests.
 
 A port that the kernel chooses (bind to 0) is in the range of outgoing connections. Any outgoing connection may take it
-before the server binds it, or while it restarts. Ports below that range are taken only by explicit binds.
+before the server binds it, or while the server restarts. Ports below that range are taken only by explicit binds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 LOWEST = 15_000
-"""The lowest port that `free_port` chooses. Well-known servers use lower ones."""
+"""The lowest port that `free_port` chooses, unless the kernel chooses. Most well-known servers use lower ones."""
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 OUTGOING_FROM = 32_768
 """The first port of outgoing connections by default in Linux. On macOS and Windows it is higher."""

@@ -8,8 +8,8 @@ from collections import deque
 class SampledRate:
     """The rate per second over the last `windows` windows of `window_seconds` each. Kafka's SampledStat.
 
-    The sum is divided by the elapsed time, but at least by all windows but one, so that the first request of an idle
-    client does not look like a burst.
+    The sum is divided by the elapsed time, but at least by the length of all windows but one, or of a single window, so
+    that the first request of an idle client does not look like a burst.
     """
 
     __slots__ = ("_samples", "_total", "window_seconds", "windows")
@@ -35,8 +35,9 @@ class SampledRate:
         return self._total / self._span(now) if self._samples else 0.0
 
     def wait_seconds(self, bound: float, now: float) -> float:
-        """Return the time in seconds without traffic after which the rate is down to `bound`; 0 if it is not above
-        `bound` (KIP-13).
+        """Return the delay in seconds that KIP-13 prescribes for a client whose rate is above `bound`: the time by
+        which the measured period would have to be longer for the rate to be `bound`; the length of all windows if
+        `bound` is not positive. Return 0 if the rate is not above `bound`.
         """
         self._forget(now)
         if not self._samples or self._total <= 0:

@@ -1,6 +1,6 @@
 """Configs of the high-level consumer of Kafka 0.8, with Kafka's names and defaults.
 
-Numbers that make no sense are rejected, unlike in Kafka.
+Numbers are checked more strictly than in Kafka.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SMALLEST = "smallest"
 
 
 def path_name(value: Any) -> str:
-    """Return the value if it can be used in a znode path: ASCII letters and digits, '.', '_' and '-'. Raises ValueError
-    if not.
+    """Return the value, without blanks around it, if it is a name of ASCII letters and digits, '.', '_' and '-'. Raises
+    ValueError if not, also for an empty one.
     """
     name = client_id(value)
     if not name:
@@ -66,13 +66,13 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     socket_timeout_ms: Final = Option(
         30_000,
         integer(1, MAX_INT),
-        "Time in ms that the consumer waits for a connection to a broker, and for each response; at least "
-        "fetch.wait.max.ms.",
+        "Time in ms to wait for a connection to a broker from which messages or metadata are fetched, and for each "
+        "response; at least fetch.wait.max.ms.",
     )
     socket_receive_buffer_bytes: Final = Option(
         65_536,
         integer(-1, MAX_INT),
-        "Size in bytes of the socket's receive buffer (SO_RCVBUF); -1: the system default.",
+        "Size in bytes of the socket's receive buffer (SO_RCVBUF); -1 or 0: the system default.",
     )
     fetch_message_max_bytes: Final = Option(
         1_048_576,
@@ -103,7 +103,8 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     auto_commit_enable: Final = Option(
         True,
         boolean,
-        "Whether offsets are committed every auto.commit.interval.ms, before a rebalance and at shutdown.",
+        "Whether offsets are committed every auto.commit.interval.ms, and before partitions are released in a "
+        "rebalance or at shutdown.",
     )
     auto_commit_interval_ms: Final = Option(
         60_000, integer(1, MAX_INT), "Interval in ms between periodic commits if auto.commit.enable is true."
@@ -117,8 +118,8 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     rebalance_max_retries: Final = Option(
         4,
         integer(1, MAX_INT),
-        "Number of attempts after which a rebalance fails with ConsumerRebalanceFailedError, or, if it is not the "
-        "first one, is logged as failed and begins again.",
+        "Maximum number of attempts to rebalance. If all fail when the streams are created, "
+        "ConsumerRebalanceFailedError is raised; later, the failure is logged and the rebalance begins again.",
     )
     rebalance_backoff_ms: Final = Option(
         None, nullable(integer(0, MAX_INT)), "Delay in ms between attempts to rebalance; None: zookeeper.sync.time.ms."
@@ -153,7 +154,8 @@ class ConsumerConfig(LegacyConfig, subject="0.8 consumer", prefixes=("external",
     offsets_channel_socket_timeout_ms: Final = Option(
         10_000,
         integer(1, MAX_INT),
-        "Time in ms to wait for a connection to the coordinator of the offsets in Kafka, and for each response.",
+        "Time in ms to wait for a connection to a broker when offsets are committed to Kafka or read from it, and for "
+        "each response.",
     )
     offsets_commit_max_retries: Final = Option(
         5,

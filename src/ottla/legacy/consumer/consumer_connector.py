@@ -37,7 +37,7 @@ _BYTES = DefaultDecoder()
 
 
 class ConsumerConnector:
-    """A member of a group, which creates the streams of its messages. Thread-safe."""
+    """A member of a group, which creates streams of messages. Thread-safe."""
 
     def __init__(self, config: ConsumerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
@@ -51,8 +51,8 @@ class ConsumerConnector:
         self._closed = threading.Event()
 
     def start(self) -> Self:
-        """Connect to ZooKeeper, and return this object. Raises StartupError if ZooKeeper does not respond in time, or
-        has no Kafka cluster.
+        """Connect to ZooKeeper, and return this object. Raises StartupError if kazoo is not installed, ZooKeeper does
+        not respond in time, or the chroot does not exist.
         """
         self._zk.start()
         return self
@@ -74,7 +74,9 @@ class ConsumerConnector:
         """Join the group, and return the requested number of streams for each topic.
 
         Streams can be created only once: later calls of this method and of create_message_streams_by_filter raise
-        MessageStreamsExistError. Raises ConsumerRebalanceFailedError if the partitions could not be claimed.
+        MessageStreamsExistError. Raises ValueError if there is no topic or a number is less than 1, IllegalStateError
+        after `shutdown`, ConsumerRebalanceFailedError if all attempts to rebalance fail, and other KafkaErrors if the
+        member cannot be registered in ZooKeeper.
         """
         if not topic_count_map or any(count < 1 for count in topic_count_map.values()):
             raise ValueError(f"expected topics with at least one stream each, got {dict(topic_count_map)}")
@@ -90,10 +92,12 @@ class ConsumerConnector:
         value_decoder: Decoder = _BYTES,
     ) -> list[KafkaStream]:
         """Join the group, and return streams with the messages of all topics that a Whitelist or Blacklist selects,
-        including topics that are created later.
+        including topics that are created later, but not internal topics if exclude.internal.topics is true.
 
         Streams can be created only once: later calls of this method and of create_message_streams raise
-        MessageStreamsExistError. Raises ConsumerRebalanceFailedError if the partitions could not be claimed.
+        MessageStreamsExistError. Raises ValueError if `num_streams` is less than 1, IllegalStateError after `shutdown`,
+        ConsumerRebalanceFailedError if all attempts to rebalance fail, and other KafkaErrors if the member cannot be
+        registered in ZooKeeper.
         """
         if num_streams < 1:
             raise ValueError(f"expected at least one stream, got {num_streams}")
@@ -102,7 +106,9 @@ class ConsumerConnector:
         return list(streams.values())
 
     def commit_offsets(self) -> None:
-        """Commit the offsets of consumed messages. Raises KafkaError if that fails."""
+        """Commit the offsets of consumed messages. Raises KafkaError if that fails, and IllegalStateError if no streams
+        were created.
+        """
         if self._listener is None:
             raise IllegalStateError("there are no streams yet")
         self._listener.commit_offsets(self.config.offsets_commit_max_retries)
@@ -172,8 +178,8 @@ class Consumer:
 
     @staticmethod
     def create(config: ConsumerConfig) -> ConsumerConnector:
-        """Return a connector that is connected to ZooKeeper. Raises StartupError if ZooKeeper does not respond in time,
-        or has no Kafka cluster.
+        """Return a connector that is connected to ZooKeeper. Raises StartupError if kazoo is not installed, ZooKeeper
+        does not respond in time, or the chroot does not exist.
         """
         return ConsumerConnector(config).start()
 

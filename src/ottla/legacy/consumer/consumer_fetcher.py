@@ -1,8 +1,8 @@
 """`ConsumerFetcherManager`: fetches the partitions of a 0.8 consumer, with separate threads for each broker.
 
 leader finder thread: look up the leaders of partitions, and add the partitions to the leaders' fetcher threads
-ConsumerFetcherThread: fetch (version 0), and put the messages into the queues of streams; on errors, return the
-    partitions to the leader finder thread
+ConsumerFetcherThread: fetch (version 0), and put the messages into the queues of streams; return partitions that
+    cannot be fetched to the leader finder thread
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class ConsumerFetcherManager:
         self._finder.start()
 
     def stop_connections(self) -> None:
-        """Stop all threads. Call `drop()` of all partitions first, because a thread that waits for space in a queue
-        would not end otherwise.
+        """Stop all threads, and wait at most `JOIN_SECONDS` for each. Call `drop()` of all partitions and
+        `clear_dropped()` of their queues first, because a thread that waits for space in a queue would not end
+        otherwise.
         """
         self._stopped.set()
         with self._changed:
@@ -73,7 +74,9 @@ class ConsumerFetcherManager:
             thread.join(JOIN_SECONDS)
 
     def add_partitions_with_error(self, infos: Iterable[PartitionTopicInfo]) -> None:
-        """Look up the leaders of these partitions again. Called by fetcher threads."""
+        """Let the leader finder thread look up the leaders of these partitions again, except dropped ones. Called by
+        fetcher threads.
+        """
         with self._changed:
             self._no_leader |= {info.partition: info for info in infos if not info.dropped}
             self._changed.notify_all()
@@ -168,15 +171,17 @@ class ConsumerFetcherThread(threading.Thread):
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Stop the thread, even if it is waiting for a response. Thread-safe; may be called repeatedly."""
+        """Stop the thread. A wait for a response ends at once, a wait for space in a queue does not. Thread-safe; may
+        be called repeatedly.
+        """
         with self._changed:
             self._ended.set()
             self._changed.notify_all()
         self._consumer.close()
 
     def run(self) -> None:
-        """Fetch until stopped. Partitions that cannot be fetched are passed to `give_back`; if a request fails, all
-        are.
+        """Fetch until stopped. Partitions that cannot be fetched are passed to `give_back`; if a fetch fails, all of
+        its partitions are.
         """
         while True:
             with self._changed:
@@ -206,7 +211,7 @@ class ConsumerFetcherThread(threading.Thread):
             self._give_back(failed)
 
     def _fetch(self, infos: Infos) -> list[PartitionTopicInfo]:
-        """Fetch all partitions once, and return those that failed."""
+        """Fetch the partitions once, and return those whose leaders must be looked up again."""
         failed = [info for info in infos.values() if info.fetch_offset == INVALID_OFFSET and not self._reset(info)]
         offsets = {
             tp: PartitionFetchInfo(info.fetch_offset, self._config.fetch_message_max_bytes)

@@ -32,7 +32,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class GroupOffsets:
-    """Reads and writes the committed offsets of a group. Thread-safe: threads wait for each other."""
+    """Reads and writes the committed offsets of a group. Thread-safe."""
 
     def __init__(self, config: ConsumerConfig, zk: ZkClient) -> None:
         self._config = config
@@ -58,8 +58,8 @@ class GroupOffsets:
             return offsets
 
     def commit(self, offsets: Offsets, *, retries: int) -> None:
-        """Commit offsets. Requests to Kafka are retried `retries` times. Raises KafkaError if the offsets are not
-        stored.
+        """Commit offsets. Requests to Kafka are retried at most `retries` times. Raises KafkaError if the offsets are
+        not stored.
         """
         with self._lock:
             if self._config.in_kafka and offsets:
@@ -83,7 +83,7 @@ class GroupOffsets:
 
 
 class OffsetsChannel:
-    """A connection to the coordinator of a group. The coordinator is looked up again after every error."""
+    """A connection to the coordinator of a group. The coordinator is looked up again after a failed request."""
 
     def __init__(self, config: ConsumerConfig, brokers: Callable[[], Sequence[tuple[str, int]]]) -> None:
         self._config = config
@@ -138,9 +138,6 @@ class OffsetsChannel:
             self._closed.wait(self._config.offsets_channel_backoff_ms / 1000)
 
     def _connected(self) -> SimpleConsumer:
-        """Return the connection to the coordinator. If there is none, look up the coordinator and create the
-        connection.
-        """
         if self._coordinator is None:
             self._coordinator = self._consumer(*self._find())
         return self._coordinator

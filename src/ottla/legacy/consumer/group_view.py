@@ -34,13 +34,13 @@ class GroupWatcher:
         self._consumer_id = consumer_id
         self._changed = changed
         self._watched: set[str] = set()
-        """Paths of watches that have not fired. ZkClient's thread removes paths; the threads that read znodes add
-        them.
+        """Paths that are known to have a watch that has not fired. Accessed by ZkClient's thread and by the threads
+        that call `read`.
         """
 
     def read(self, count: TopicCount, exclude_internal: bool) -> GroupView:
         """Return a snapshot of the group and set watches. `count` is the subscription of this member. Raises KafkaError
-        if the member is not registered.
+        if the member is not registered, or the group cannot be read.
         """
         try:
             return self._read_group(count, exclude_internal)
@@ -81,7 +81,6 @@ class GroupWatcher:
         return self._zk.children(path, self._watch(path))
 
     def _partitions(self, topic: str) -> list[int]:
-        """Return the partition numbers of a topic; empty if the topic does not exist."""
         path = znodes.topic(topic)
         raw = self._zk.get(path, self._watch(path))
         return [] if not raw else sorted(int(p) for p in znodes.load(raw)["partitions"])

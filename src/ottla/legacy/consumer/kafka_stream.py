@@ -41,7 +41,7 @@ class MessageAndMetadata(NamedTuple):
 
 
 class ConsumerIterator:
-    """An iterator over the messages of a stream. Messages of a partition are in order. Not thread-safe."""
+    """An iterator over the messages of a stream. Not thread-safe."""
 
     def __init__(self, queue: ChunkQueue, timeout_ms: int, key_decoder: Decoder, value_decoder: Decoder) -> None:
         self._queue = queue
@@ -64,8 +64,9 @@ class ConsumerIterator:
     next = __next__
 
     def has_next(self) -> bool:
-        """Wait for a message and return True, or return False after shutdown. Raises ConsumerTimeoutError after
-        consumer.timeout.ms, and MessageSizeTooLargeError for a message larger than fetch.message.max.bytes.
+        """Wait for the next message and return True, or return False if the connector is shut down before there is one.
+        Raises ConsumerTimeoutError after consumer.timeout.ms, and MessageSizeTooLargeError for a message larger than
+        fetch.message.max.bytes.
 
         As with `next()`, the message counts as consumed, so that its offset may be committed.
         """

@@ -1,8 +1,8 @@
-"""Assignment of partitions to the threads of a 0.8 group. All members compute the same assignment, without
+"""Assignment of partitions to the threads of a 0.8 group. Each member computes its part of the assignment, without
 communication.
 
-Range sorts partitions by number and threads by name. With P partitions and T threads, each thread gets P // T
-consecutive partitions, and the first P % T threads get one more: four partitions and three threads result in
+For each topic, range sorts partitions by number and threads by name. With P partitions and T threads, each thread gets
+P // T consecutive partitions, and the first P % T threads get one more: four partitions and three threads result in
 0,1 | 2 | 3. (Some articles say that each thread gets ceil(P / T) partitions, which would be 0,1 | 2,3 | none.)
 """
 
@@ -50,10 +50,11 @@ def by_range(context: AssignmentContext) -> Decision:
 
 
 def round_robin(context: AssignmentContext) -> Decision:
-    """Assign the partitions of all topics to all threads in turn, in the order of the Java hashes of their names
-    (`[topic,partition]`).
+    """Assign the partitions of all topics to all threads in turn, in the order of the Java hashes of the partitions'
+    names (`[topic,partition]`).
 
-    Raises KafkaError if the members subscribe to different topics or with different numbers of threads.
+    Raises KafkaError if the topics that members subscribe to do not all have the same threads. A member that subscribes
+    to no topic is assigned no partitions, without this check.
     """
     if not context.partitions:
         return {}
@@ -61,7 +62,7 @@ def round_robin(context: AssignmentContext) -> Decision:
     if any(threads != thread_ids[0] for threads in thread_ids):
         raise KafkaError(
             "partition.assignment.strategy: roundrobin requires that all members subscribe to the same"
-            " topics with the same number of streams"
+            " topics, and that each member has the same number of streams for every topic"
         )
     every = [TopicPartition(topic, p) for topic, partitions in context.partitions.items() for p in partitions]
     every.sort(key=lambda tp: java_hash(f"[{tp.topic},{tp.partition}]"))

@@ -1,4 +1,4 @@
-"""A partition that is read by a stream, and the queue between its fetcher thread and its stream."""
+"""A partition that is read by a stream, and the queue between fetcher threads and a stream."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ INVALID_OFFSET: Final = -1
 
 
 class PartitionTopicInfo:
-    """A partition with the next offset to fetch (set by the fetcher thread) and the next offset to consume (set by the
-    stream).
+    """A partition with the next offset to fetch, which the fetcher thread advances, and the next offset to consume,
+    which the stream advances.
 
-    After `drop()` nothing is fetched or consumed, so that the offset can be committed before the partition is released.
+    After `drop()` no message is consumed, so that the offset can be committed before the partition is released.
     """
 
     def __init__(self, partition: TopicPartition, queue: ChunkQueue, offset: int) -> None:
@@ -33,16 +33,16 @@ class PartitionTopicInfo:
 
     @property
     def dropped(self) -> bool:
-        """Whether the partition was released."""
+        """Whether `drop()` was called."""
         return self._dropped
 
     @property
     def consume_offset(self) -> int:
-        """The offset after the last consumed message. INVALID_OFFSET until the offset to start at is known."""
+        """The next offset to consume. INVALID_OFFSET until the offset to start at is known."""
         return self._consume_offset
 
     def drop(self) -> None:
-        """Mark the partition as released. Thread-safe."""
+        """Let no further messages be consumed, because the partition will be released. Thread-safe."""
         with self._lock:
             self._dropped = True
 
@@ -54,8 +54,8 @@ class PartitionTopicInfo:
             self.fetch_offset = self._consume_offset = offset
 
     def consume(self, message: MessageAndOffset) -> bool:
-        """Advance the consumed offset past a message. Return False if the message must be skipped, because the
-        partition was released or the message was consumed before.
+        """Advance the next offset to consume past a message. Return False if the message must be skipped, because the
+        partition was dropped or the message precedes that offset.
         """
         with self._lock:
             if self._dropped or message.offset < self._consume_offset:
@@ -65,7 +65,7 @@ class PartitionTopicInfo:
 
 
 class FetchedDataChunk(NamedTuple):
-    """The messages that one fetch returned for a partition. It is empty if the first message exceeds
+    """The messages of a partition from one fetch, from `fetch_offset` on. There are none if the first one exceeds
     fetch.message.max.bytes.
     """
 
@@ -84,7 +84,7 @@ class ChunkQueue:
         self._closed = False
 
     def put(self, chunk: FetchedDataChunk) -> bool:
-        """Wait for space and add a chunk. Return False, without adding it, if its partition is released or the queue is
+        """Wait for space and add a chunk. Return False, without adding it, if its partition was dropped or the queue is
         closed.
         """
         with self._changed:
@@ -107,7 +107,7 @@ class ChunkQueue:
             return self._chunks.popleft()
 
     def clear_dropped(self) -> None:
-        """Remove the chunks of released partitions, and wake fetcher threads that wait for space."""
+        """Remove the chunks of dropped partitions, and wake fetcher threads that wait for space."""
         with self._changed:
             self._chunks = deque(chunk for chunk in self._chunks if not chunk.info.dropped)
             self._changed.notify_all()

@@ -63,7 +63,9 @@ class SimpleConsumer:
         self._channel.disconnect()
 
     def _request(self, request: Request[R], version: int = VERSION) -> R:
-        """Return the broker's response. If the request fails, it is sent once more over a new connection."""
+        """Return the broker's response. If the request fails, it is sent once more over a new connection, unless the
+        consumer is closed.
+        """
         with self._lock:
             try:
                 return self._exchange(request, version)
@@ -96,8 +98,8 @@ class SimpleConsumer:
         return api.TopicMetadataResponse(tuple(_topic(topic, nodes) for topic in response.topics))
 
     def find_coordinator(self, request: api.ConsumerMetadataRequest) -> api.ConsumerMetadataResponse:
-        """Return the coordinator of a group, which stores the offsets that are committed with version 1; or the error
-        code, if it is not available.
+        """Return the coordinator of a group, which stores the offsets that are committed with version 1, or an error
+        code.
         """
         response = self._request(find_coordinator.FindCoordinatorRequest(key=request.group))
         coordinator = None if response.error_code else Node(response.node_id, response.host, response.port)
@@ -128,8 +130,9 @@ class SimpleConsumer:
         )
 
     def get_offsets_before(self, request: api.OffsetRequest) -> api.OffsetResponse:
-        """Return the base offsets of the segments that are older than a time, the newest first. With LATEST_TIME, the
-        first one is the offset after the last message.
+        """Return the start offsets of the segments that were last modified at a time or before, the newest first.
+        LATEST_TIME selects all segments, and the offset after the last committed message comes first. EARLIEST_TIME
+        requests only the first offset of the partition. Errors of partitions are in the response.
         """
         queries = {
             tp: list_offsets.ListOffsetsPartition(
@@ -150,8 +153,8 @@ class SimpleConsumer:
         )
 
     def earliest_or_latest_offset(self, partition: TopicPartition, earliest_or_latest: int) -> int:
-        """Return the first offset (EARLIEST_TIME), or the offset after the last message (LATEST_TIME). Raises
-        KafkaError if the broker does not return it.
+        """Return the first offset (EARLIEST_TIME), or the offset after the last committed message (LATEST_TIME). Raises
+        KafkaError if the broker returns an error.
         """
         info = api.PartitionOffsetRequestInfo(earliest_or_latest, 1)
         answer = self.get_offsets_before(api.OffsetRequest({partition: info})).data[partition]

@@ -27,7 +27,9 @@ class TopicFilter:
         return f"{type(self).__name__}({self.regex!r})"
 
     def is_topic_allowed(self, topic: str, exclude_internal_topics: bool) -> bool:
-        """Return whether the filter includes the topic."""
+        """Return whether the filter selects the topic. With `exclude_internal_topics`, internal topics are never
+        selected.
+        """
         if exclude_internal_topics and topic in INTERNAL_TOPICS:
             return False
         return (self._compiled.fullmatch(topic) is not None) is self.CHOOSES

@@ -74,8 +74,9 @@ class ZKRebalancerListener:
         self._registry: dict[TopicPartition, tuple[PartitionTopicInfo, ConsumerThreadId]] = {}
 
     def start(self) -> None:
-        """Join the group. Raises ConsumerRebalanceFailedError if the partitions could not be claimed; the listener's
-        thread tries again when the group changes.
+        """Join the group. Raises KafkaError if the member cannot be registered in ZooKeeper, and
+        ConsumerRebalanceFailedError if all attempts to rebalance fail. In the second case, the listener's thread tries
+        again when the group changes.
         """
         self._zk.on_new_session(self._session_expired)
         self._register()
@@ -98,7 +99,9 @@ class ZKRebalancerListener:
         return {tp: thread for tp, (_, thread) in self._registry.items()}
 
     def commit_offsets(self, retries: int) -> None:
-        """Commit the offsets of consumed messages, with this number of retries. Raises KafkaError if that fails."""
+        """Commit the offsets of consumed messages, with at most this number of retries. Raises KafkaError if that
+        fails.
+        """
         with self._commit_lock:
             offsets = {tp: info.consume_offset for tp, (info, _) in self._registry.items()}
             valid = {tp: offset for tp, offset in offsets.items() if offset != INVALID_OFFSET}
@@ -166,8 +169,8 @@ class ZKRebalancerListener:
     # Rebalancing
 
     def synced_rebalance(self) -> None:
-        """Claim the partitions of this member and start fetching. Raises ConsumerRebalanceFailedError if
-        rebalance.max.retries attempts fail.
+        """Claim the partitions of this member and start fetching, if the group has changed. Raises
+        ConsumerRebalanceFailedError if rebalance.max.retries attempts fail. Does nothing after `stop`.
         """
         with self._rebalance_lock:
             for left in reversed(range(self._config.rebalance_max_retries)):
@@ -191,7 +194,7 @@ class ZKRebalancerListener:
                         )
                     else:
                         log.warning(
-                            "Consumer %s: the rebalance has failed, after all attempts of rebalance.max.retries: %s",
+                            "Consumer %s: the last of rebalance.max.retries attempts to rebalance failed: %s",
                             self._id,
                             error,
                         )

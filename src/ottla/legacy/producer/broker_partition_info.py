@@ -25,7 +25,7 @@ class PartitionAndLeader(NamedTuple):
 
 
 class BrokerPartitionInfo:
-    """Fetches and caches metadata. Each update also reopens the connections to the leaders."""
+    """Fetches and caches metadata. Each update also replaces the connections to the leaders in the response."""
 
     def __init__(self, config: ProducerConfig, producer_pool: ProducerPool) -> None:
         self.brokers: tuple[tuple[str, int], ...] = config.metadata_broker_list

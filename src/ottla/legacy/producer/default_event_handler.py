@@ -5,7 +5,7 @@
         update the metadata
 
 Only failed messages are sent again. Messages with neither a key nor a `part_key` are sent to the sticky partition of
-their topic, which is chosen at random after each metadata refresh. Only one thread at a time uses a handler: in a sync
+their topic, which is chosen at random after each metadata refresh. Only one thread at a time calls `handle`: in a sync
 producer the thread that calls `send`, in an async producer its send thread.
 """
 
@@ -84,7 +84,8 @@ class DefaultEventHandler:
         )
 
     def handle(self, events: Sequence[KeyedMessage[Any, Any]]) -> None:
-        """Send messages. Raises FailedToSendMessageError if some could not be sent after all retries.
+        """Send messages. Raises FailedToSendMessageError if some could not be sent after all retries, or before the
+        handler was closed.
 
         If a message cannot be serialized, a sync producer sends nothing and raises SerializationError. An async
         producer logs the error and sends the other messages.
@@ -160,8 +161,8 @@ class DefaultEventHandler:
     # Metadata
 
     def _refresh_by_age(self, messages: Sequence[Serialized]) -> None:
-        """If the last refresh is longer ago than topic.metadata.refresh.interval.ms (-1: never), fetch the metadata of
-        all topics that messages were sent to since.
+        """Fetch the metadata of the topics of all messages since the last refresh of this kind, if there was none or it
+        is longer ago than topic.metadata.refresh.interval.ms (-1: never).
         """
         interval = self.config.topic_metadata_refresh_interval_ms
         if interval < 0:
@@ -190,7 +191,9 @@ class DefaultEventHandler:
     # Partitioning
 
     def dispatch_serialized_data(self, messages: list[Serialized]) -> list[Serialized]:
-        """Send each message to the leader of its partition, and return the messages that could not be sent."""
+        """Send each message to the leader of its partition, and return the messages that could not be sent. If the
+        partition of any message cannot be determined, none is sent.
+        """
         partitioned = self.partition_and_collate(messages)
         if partitioned is None:
             return messages
@@ -237,8 +240,8 @@ class DefaultEventHandler:
         return number
 
     def _sticky_partition(self, topic: str, partitions: Sequence[PartitionAndLeader]) -> int:
-        """Return the partition for all messages without a key. It changes only when the metadata is refreshed, even if
-        it has no leader any more. Raises LeaderNotAvailableError if no partition of the topic has a leader.
+        """Return the index of the topic's sticky partition, after choosing it if necessary. Raises
+        LeaderNotAvailableError if there is no partition with a leader to choose.
         """
         if topic not in self._sticky:
             available = [i for i, p in enumerate(partitions) if p.leader_broker_id is not None]

@@ -41,8 +41,8 @@ class EventQueue:
             return True
 
     def poll(self, until: float) -> Event | None:
-        """Return the oldest message. Return None if there is none until `until` (seconds of `time.monotonic`), or if
-        the queue is closed and empty.
+        """Remove and return the oldest message. Return None if none arrives by the time `until` (seconds of
+        `time.monotonic`), or if the queue is closed and empty.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._events, max(0.0, until - time.monotonic()))

@@ -43,10 +43,11 @@ PARTITIONERS: Mapping[str, type[Any]] = {
 
 
 def java_hash(key: Any) -> int:
-    """Return Java's `hashCode` of a str, number or bytes. For other objects, return the lower 32 bits of their `hash`.
+    """Return a key's hash as in Java: `hashCode` of String, Boolean, Integer or Long, and Double for str, bool, int and
+    float, and `Arrays.hashCode` for bytes, bytearray and memoryview. For other objects, return the lower 32 bits of
+    their `hash`, as a signed number.
 
-    The hash of bytes depends on their content. In Java, the hash of an array depends on its identity, so that equal
-    keys would be sent to different partitions.
+    In Java, `hashCode` of an array depends on its identity, so that equal keys would be sent to different partitions.
     """
     if isinstance(key, str):
         units = key.encode("utf-16-be", "surrogatepass")

@@ -6,7 +6,8 @@
     producer.close()
 
 It uses version 0 of Produce and Metadata, with messages of magic 0. So it has no timestamps, headers, idempotence or
-transactions. As in Kafka 0.8, the default of request.required.acks is 0: a message that is lost causes no error.
+transactions. As in Kafka 0.8, the default of request.required.acks is 0: a message that a broker rejects causes no
+error.
 """
 
 from __future__ import annotations
@@ -64,9 +65,11 @@ class Producer(Generic[K, V]):
     def send(self, *messages: KeyedMessage[K, V] | Iterable[KeyedMessage[K, V]]) -> None:
         """Send messages, which are passed one by one or as iterables.
 
-        A sync producer returns when the messages are sent, and raises FailedToSendMessageError if some could not be
-        sent after all retries. An async producer returns when the messages are in its queue, and raises QueueFullError
-        if there is no space within queue.enqueue.timeout.ms. Both raise ProducerClosedError after close().
+        A sync producer returns when the messages are sent. It raises FailedToSendMessageError if some could not be sent
+        after all retries or before the producer was closed, and SerializationError, without sending any, if one cannot
+        be serialized. An async producer returns when the messages are in its queue. It raises QueueFullError if there
+        is no space within queue.enqueue.timeout.ms. Both raise ProducerClosedError after close(), and IllegalStateError
+        in a process that was forked after the producer was created.
         """
         events = _flat(messages)
         if self._process != os.getpid():
@@ -89,7 +92,8 @@ class Producer(Generic[K, V]):
             raise QueueFullError(f"Event queue is full of unsent messages, could not send event: {event}")
 
     def close(self, timeout: float | None = None) -> None:
-        """Send the messages in the queue for at most `timeout` seconds (None: no limit), and close the connections.
+        """Send the messages in the queue (async), or wait for `send` in other threads (sync), for at most `timeout`
+        seconds (None: no limit), and close the connections.
 
         Messages that are not sent by then, or when Ctrl+C is pressed, are dropped. May be called repeatedly.
         """

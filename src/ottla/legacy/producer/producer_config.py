@@ -1,4 +1,4 @@
-"""Configs of the producer of Kafka 0.8, with Kafka's names, defaults and limits."""
+"""Configs of the producer of Kafka 0.8, with Kafka's names and defaults."""
 
 from __future__ import annotations
 
@@ -56,9 +56,7 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     key_serializer_class: Final = Option(
         None, plug_in("to_bytes", ENCODERS), "Encoder of keys; None: that of serializer.class."
     )
-    serializer_encoding: Final = Option(
-        "UTF8", text, "Character encoding of StringEncoder; no effect on other encoders."
-    )
+    serializer_encoding: Final = Option("UTF8", text, "Character encoding of StringEncoder.")
     partitioner_class: Final = Option(
         DefaultPartitioner,
         plug_in("partition", PARTITIONERS),
@@ -86,13 +84,12 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
     queue_buffering_max_ms: Final = Option(
         5_000,
         integer(0, MAX_INT),
-        "async: maximum time in ms since the last batch for which messages are collected before the next batch is "
-        "sent.",
+        "async: maximum time in ms for which messages are collected before a batch is sent.",
     )
     queue_buffering_max_messages: Final = Option(
         10_000,
         integer(1, MAX_INT),
-        "async: maximum number of messages in the queue; if it is full, send() waits for queue.enqueue.timeout.ms.",
+        "async: maximum number of messages in the queue; if it is full, send() waits up to queue.enqueue.timeout.ms.",
     )
     queue_enqueue_timeout_ms: Final = Option(
         -1,
@@ -107,7 +104,9 @@ class ProducerConfig(LegacyConfig, subject="0.8 producer", prefixes=("external",
         "queue.buffering.max.messages.",
     )
     send_buffer_bytes: Final = Option(
-        102_400, integer(-1, MAX_INT), "Size in bytes of the socket's send buffer (SO_SNDBUF); -1: the system default."
+        102_400,
+        integer(-1, MAX_INT),
+        "Size in bytes of the socket's send buffer (SO_SNDBUF); -1 or 0: the system default.",
     )
     client_id: Final = Option("", client_id, "Client id in the brokers' logs, metrics and quotas.")
 

@@ -1,7 +1,8 @@
 """`ProducerPool`: a `SyncProducer` for each leader.
 
-Each metadata refresh closes the connections to the leaders in the response and opens new ones, as in Kafka 0.8. That is
-how the producer finds brokers with a new address, and why the first request after a refresh takes longer.
+Each metadata refresh closes the connections to the leaders in the response, as in Kafka 0.8, and the next request opens
+a new one. That is how the producer finds brokers with a new address, and why the first request after a refresh takes
+longer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class ProducerPool:
         self._lock = threading.Lock()
 
     def update_producer(self, leaders: Iterable[Node]) -> None:
-        """Replace the connections to these brokers with new ones. Connections to other brokers are kept."""
+        """Replace the connections to these brokers with new ones. Connections to other brokers are kept. Does nothing
+        after `close`.
+        """
         with self._lock:
             if self._closed:
                 return

@@ -15,8 +15,8 @@ log: Final = logging.getLogger("ottla.legacy")
 
 
 class ProducerSendThread(threading.Thread):
-    """Takes messages from `queue`, and passes batches to `handle` when `batch_size` messages are collected, or every
-    `queue_time_ms` milliseconds.
+    """Takes messages from `queue`, and passes them to `handle` in batches. A batch is collected until it has
+    `batch_size` messages, for at most `queue_time_ms` milliseconds.
     """
 
     def __init__(
@@ -35,8 +35,8 @@ class ProducerSendThread(threading.Thread):
         self._done = threading.Event()
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Send the messages in the queue and stop. Messages that are not sent after `timeout` seconds, or on Ctrl+C,
-        are dropped.
+        """Send the messages in the queue and stop. Messages that are still in the queue after `timeout` seconds (None:
+        no limit), or on Ctrl+C, are dropped.
         """
         self._queue.close()
         try:

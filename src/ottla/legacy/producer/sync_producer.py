@@ -38,16 +38,16 @@ class SyncProducer:
         return f"<SyncProducer {self.host}:{self.port}>"
 
     def send(self, request: ProduceRequest) -> ProduceResponse | None:
-        """Send messages, and return the response of the broker, or None with acks=0. Raises KafkaError if the
-        connection fails or no response arrives in time.
+        """Send messages, and return the response of the broker, or None with acks=0. Raises KafkaError if that fails or
+        no response arrives in time.
         """
         with self._lock:
             response = self._exchange(request, expects_response=request.acks != 0)
         return cast("ProduceResponse | None", response)
 
     def request(self, request: Request[R]) -> R:
-        """Send a request other than Produce, and return its response. Raises KafkaError if the connection fails or no
-        response arrives in time.
+        """Send a request other than Produce, and return its response. Raises KafkaError if that fails or no response
+        arrives in time.
         """
         with self._lock:
             return cast(R, self._exchange(request, expects_response=True))

@@ -1,7 +1,8 @@
 """A plain blocking connection: one request, one response. Kafka 0.8's `BlockingChannel`.
 
 It uses no event loop and no thread. Every wait for the peer ends after the timeout, even if the peer sends single
-bytes, and on Ctrl+C. Another thread may call `disconnect`, which ends a `send` or `receive` that waits.
+bytes, and in the main thread on Ctrl+C. Another thread may call `disconnect`, which ends a `send` or `receive` that
+waits.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class BlockingChannel:
         return self._socket is not None
 
     def connect(self) -> None:
-        """Open the connection if it is closed. Raises BrokerConnectionError."""
+        """Open the connection if it is closed. Raises BrokerConnectionError if that fails."""
         if self._socket is not None:
             return
         try:
@@ -102,7 +103,9 @@ class BlockingChannel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, request: Request[Any], version: int, correlation_id: int, client_id: str) -> None:
-        """Send a request. Raises NetworkError, or RequestTimedOutError if the peer does not read it in time."""
+        """Send a request. Raises NetworkError if there is no connection or it is lost, and RequestTimedOutError if the
+        peer does not read the request in time.
+        """
         sock = self._open()
         data = b"".join(map(content_of, request_frame(request, version, correlation_id, client_id)))
         try:
@@ -117,8 +120,8 @@ class BlockingChannel:
     def receive(self) -> Response:
         """Return the response to the last request.
 
-        Raises NetworkError if the connection is lost or no request waits for a response, RequestTimedOutError after the
-        timeout, and MalformedMessageError if the response is invalid.
+        Raises NetworkError if there is no connection, it is lost, or no request waits for a response,
+        RequestTimedOutError after the timeout, and MalformedMessageError if the response is invalid.
         """
         sock, sent = self._open(), self._sent
         if sent is None:

@@ -91,7 +91,7 @@ class Channel:
         self.on_close = on_close
         self.metrics = metrics
         self.error: errors.KafkaError | None = None
-        """The error with which the connection was closed; None while it is open."""
+        """The error with which the connection was closed; None before that."""
         self.was_connected: bool = False
         self._answers = 0
         """The number of responses received, counted up to two."""
@@ -149,7 +149,7 @@ class Channel:
 
     @property
     def _hint(self) -> str:
-        """A hint what to check if the peer disconnects before the first response, or before the second one.
+        """A hint about what to check if the peer disconnects before the first response, or before the second one.
 
         Empty after the second response.
         """
@@ -289,8 +289,8 @@ class Channel:
     def _set_low_water(self) -> None:
         """Let the socket become readable only when the rest of a large response, or a MiB of it, has arrived.
 
-        Otherwise, it becomes readable for every 64 KiB, and waking the event loop takes longer than copying them. Only
-        Linux supports this, and only without TLS.
+        Otherwise, it becomes readable for every 64 KiB, and waking the event loop takes longer than copying them. Does
+        nothing on other systems than Linux, and with TLS.
         """
         missing = self._frames.missing
         low = 1 if missing < LOW_WATER_BYTES else min(missing, MAX_LOW_WATER_BYTES)

@@ -1,4 +1,4 @@
-"""Opens connections: resolves the host's addresses, sets socket options, and performs the TLS handshake."""
+"""Opens connections (addresses of the host, socket options, TLS handshake), and explains their errors."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ NO_TLS: Final = (
 )
 """OpenSSL's error reasons if the peer does not send TLS."""
 TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""The errors that Python raises if the peer closes a TLS connection. They depend on Python's version."""
+"""The errors that Python raises if the peer closes a TLS connection. Which one depends on Python's version."""
 TLS_ALERT: Final = b"\x15\x03"
 """The first bytes of a TLS alert, which a TLS server sends to a plaintext client."""
 FOREIGN_BYTES: Final = 20
-"""Maximum number of bytes of an answer that an error shows if it is not Kafka's protocol."""
+"""Maximum number of bytes that an error shows of an answer in another protocol than Kafka's."""
 
 
 class SocketOptions(NamedTuple):

@@ -3,9 +3,9 @@
 Sockets are non-blocking and registered directly with the event loop (`add_reader`, `recv_into`, `sendmsg`, `sendfile`),
 which serves 40 % more requests than asyncio's protocols. As in Kafka, one request of a connection is processed at a
 time: the next one is not processed before the response to the last one is written. This limits the memory of a
-connection and keeps responses in order. Only small responses may wait for each other: those to requests that a client
-has sent ahead are sent together, within TURN_SECONDS, because each send wakes the client. While a request is processed,
-views into its frame stay valid.
+connection and keeps responses in order. Small responses are an exception: those to requests that a client has sent
+ahead wait for each other, and are sent together within TURN_SECONDS, because each send wakes the client. While a
+request is processed, views into its frame stay valid.
 
 A connection that waits for its peer has no buffer, unless a part of a large request has arrived: it allocates one when
 bytes arrive, and releases it when they are processed. Not thread-safe: event loop only.
@@ -136,7 +136,8 @@ class ConnectionCounts:
 
 
 class CloseConnectionError(Exception):
-    """Raised by the service to close the connection, because the peer violates the protocol or is not authenticated.
+    """Raised by the service to close the connection, for example because the peer violates the protocol or is not
+    authenticated.
 
     `response` is sent before the connection is closed, as far as the socket accepts it at once. If it is None, the
     connection logs the reason; otherwise, the service has already logged it.
@@ -312,7 +313,9 @@ class Connection:
             self._send(())
 
     def _receive_requests(self, end: float) -> None:
-        """Receive and process requests until no more have arrived, the connection has to wait, or it is `end`."""
+        """Receive and process requests until no more have arrived, the connection has to wait, or its turn is over.
+        `end`: the time after which a full buffer does not extend the turn.
+        """
         for i in range(1, RECEIVES + 1):
             buffer = self._buffer or self._take_buffer()
             n = self._receive(buffer)
@@ -420,7 +423,7 @@ class Connection:
             callback()
 
     def _handle_frames(self) -> None:
-        """Process complete frames until one is not answered at once, or none is left."""
+        """Process complete frames until none is left, one is not answered at once, or the connection is throttled."""
         while self._filled - self._start >= 4 and not self.busy and self._pause is None:
             size = self._frame_size()
             if size is None or self._filled - self._start < size + 4:
@@ -537,7 +540,8 @@ class Connection:
     def _make_room(self) -> bool:
         """Make room in the buffer for the rest of an incomplete frame.
 
-        Return False if the connection has to wait for memory, or was closed because the frame's size is invalid.
+        Return False if the connection has to wait for memory, or is closed, for example because the frame's size is
+        invalid.
         """
         buffer, start, have = self._buffer, self._start, self._filled - self._start
         if buffer is None:
@@ -608,7 +612,7 @@ class Connection:
         return not self.busy and 0 < self._frame_began < time.monotonic() - SLOW_REQUEST_SECONDS
 
     def _send(self, chunks: Sequence[Chunk]) -> None:
-        """Send the responses that wait and another one, unless it may wait, too."""
+        """Send a response after those that wait, unless it may wait, too."""
         if self._hold_until and (self._is_continuing or self._filled > self._start) and self._may_wait(chunks):
             self._held += chunks
             return
@@ -764,9 +768,9 @@ def _size(chunk: Chunk) -> int:
 
 
 def _with_copies(chunks: Sequence[Chunk], room: memoryview) -> list[Buffer]:
-    """Return the buffers among the first chunks, and copies of short file ranges in `room`, up to COPIED_AT_ONCE.
+    """Return the first chunks as buffers, with copies of file ranges in `room`, up to COPIED_AT_ONCE bytes.
 
-    The copies end before a file range that is longer than COPIED_BYTES or not in the page cache.
+    They end before a file range that is longer than COPIED_BYTES or not in the page cache.
     """
     buffers: list[Buffer] = []
     end = 0
@@ -809,7 +813,8 @@ class UnsentBytes:
     def probe(self) -> int:
         """Return how many bytes can be sent without waiting for the disk, at most FILE_BYTES.
 
-        The page cache is not probed again while most of what it had is still unsent.
+        The page cache is not probed again within PROBED_SECONDS while it is known to have more than half of these
+        bytes.
         """
         nbytes, now = min(self.nbytes, FILE_BYTES), time.monotonic()
         if self._cached <= nbytes // 2 or now - self._probed_at > PROBED_SECONDS:

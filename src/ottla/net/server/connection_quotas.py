@@ -21,11 +21,11 @@ from ottla.net.sampled_rate import SampledRate
 
 CLIENT_RESERVE, PROTECTED_RESERVE = 4, 8
 """Divisors for the file descriptors that are reserved for logs: one fourth cannot be used by connections of clients,
-one eighth cannot be used by connections of other brokers either.
+one eighth not by those of the protected listener either.
 """
 MAX_INT = 2**31 - 1
 MAX_ADDRESSES = 10_000
-"""Maximum number of IP addresses whose rate is measured, before idle ones are dropped."""
+"""Number of IP addresses with measured rates above which the idle ones are dropped."""
 WINDOWS = 11
 """Number of windows of one second over which rates are measured, as Kafka's default of quota.window.num."""
 
@@ -114,7 +114,8 @@ class ConnectionQuotas:
     def reached(self, listener: str) -> str:
         """Return the config whose limit the listener has reached, for log lines.
 
-        It has the form `name=value` if the number of connections is limited, and is a name if their rate is limited.
+        It has the form `name=value` if the number of connections is limited. If their rate is limited, it is
+        `max.connection.creation.rate`, also for the limit of the listener.
         """
         limits = self._limits
         of_listener = limits.per_listener.get(listener, MAX_INT)

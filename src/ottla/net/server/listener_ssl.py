@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def accepting(config: BrokerConfig, listener: str) -> Connects:
     """Return a function that creates a listener's TLS connections.
 
-    Raises ConfigurationError if a key or trust store cannot be used.
+    Raises ConfigurationError if a key or trust store cannot be used, or another TLS config is invalid.
     """
     with _named(listener):
         context = server_context(config.tls_of(listener), config.client_auth(listener))
@@ -34,7 +34,7 @@ def client_options(config: BrokerConfig, listener: str) -> SocketOptions:
     """Return the socket options for connections to this listener of other brokers, with the key and trust stores of
     this broker's listener.
 
-    Raises ConfigurationError if one of the stores cannot be used.
+    Raises ConfigurationError if one of the stores cannot be used, or another TLS config is invalid.
     """
     with _named(listener):
         tls = config.tls_of(listener)
