@@ -4,8 +4,8 @@ ones.
 If `sasl.oauthbearer.jwks.endpoint.url` is not set, tokens are unsigned, as in Kafka, so anyone can create one. If it is
 set, the signature and the expiry time are verified, and issuer and audience if they are configured. Keys are loaded
 when the listener is created. They are refreshed when a token arrives and the last refresh is longer ago than
-`sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token with an unknown key is rejected and it is longer ago than
-10 seconds. PyJWT verifies the signatures.
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token with an unknown key is rejected and the last refresh is
+longer ago than 10 seconds. PyJWT verifies the signatures.
 """
 
 from __future__ import annotations
