@@ -149,8 +149,8 @@ class StringSerde(Serde):
         self.encoding: str = encoding
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Set the encoding from the configs. The config for keys or values takes precedence over the common one. Raises
-        ConfigurationError if Python has no such encoding.
+        """Set the encoding from the configs. The config for keys or values takes precedence over the common one of the
+        same name. Raises ConfigurationError if Python has no such encoding.
         """
         own = "key" if is_key else "value"
         for name in ("serializer.encoding", "deserializer.encoding"):

@@ -95,7 +95,7 @@ class ResourcePatternFilter(NamedTuple):
     def matches(self, pattern: ResourcePattern) -> bool:
         """Return whether the filter matches a pattern.
 
-        With pattern type MATCH, it matches all patterns that cover the resource `resource_name`.
+        With pattern type MATCH, it matches the patterns that cover a resource with the name `resource_name`.
         """
         kind, name, how = self
         if kind not in (ResourceType.ANY, pattern.resource_type):

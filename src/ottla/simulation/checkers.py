@@ -166,7 +166,7 @@ def only_committed_records_are_read(events: Sequence[GroupEvent], records: Seque
 
 
 def replicas_are_equal(replicas: Mapping[TopicPartition, Sequence[Replica]]) -> list[str]:
-    """Check that the replicas of each partition have the same batches, from the latest first offset of all replicas to
+    """Check that the replicas of each partition have the same batches, from the highest first offset of all replicas to
     the lowest high watermark.
     """
     ends = smallest(replicas)

@@ -164,7 +164,7 @@ OF_MANY: Final = ("faults: ", "error: ")
 
 
 class Report:
-    """Prints the results of runs as text or JSON lines, and writes the timelines of broken runs to files."""
+    """Prints the results of runs as text or JSON lines, and can write the timelines of broken runs to files."""
 
     def __init__(self, as_json: bool, timelines: Path | None) -> None:
         self._json = as_json

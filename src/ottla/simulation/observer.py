@@ -21,7 +21,7 @@ INTERVAL_SECONDS: Final = 0.25
 LOST_SECONDS: Final = 30.0
 """Time in seconds after a power loss in which a replica may lack records that it had acknowledged."""
 MAX_LACKING: Final = 1
-"""Number of replicas that may lack an acknowledged record: `min.insync.replicas`, two of the three, have it."""
+"""Maximum number of replicas that may lack an acknowledged record: `min.insync.replicas`, two of the three, have it."""
 
 Key = tuple[TopicPartition, UUID]
 """A partition with the id of its topic, because a topic that is deleted and created again starts with epoch 0."""

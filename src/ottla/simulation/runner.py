@@ -146,7 +146,7 @@ class RunOutcome(NamedTuple):
     clients: tuple[str, ...] = ()
     """The names of the clients that can be left out."""
     logs: tuple[str, ...] = ()
-    """The batches of the partitions that violations name, per broker; only with `Plan.records_requests`."""
+    """Descriptions of the logs of the partitions that violations name; only with `Plan.records_requests`."""
 
     met: frozenset[str] = frozenset()
     """The coverage items of the run, such as transitions, errors and pairs of faults (`reporting/recorder.py`)."""
@@ -333,7 +333,7 @@ class Simulation:
         while (reasons := self.observer.incomplete()) and self.world.loop.time() - began < RECOVERY_SECONDS:
             await asyncio.sleep(0.5)
         self._violate(f"recovered within {RECOVERY_SECONDS:.0f} s", reasons)
-        self.world.note("runner", f"the cluster has recovered after {self.world.loop.time() - began:.1f} s")
+        self.world.note("runner", f"the wait for the recovery took {self.world.loop.time() - began:.1f} s")
         mark = self.world.loop.time()
         await asyncio.sleep(5)
         if {"producers", "scripted"} <= set(self.plan.without):

@@ -37,7 +37,7 @@ Only asymmetric ones are accepted, because with a shared secret brokers could cr
 KEYS_TIMEOUT_SECONDS: Final = 10.0
 MAX_KEYS_BYTES: Final = 1 << 20
 UNKNOWN_KEY_PAUSE_SECONDS: Final = 10.0
-"""Minimum time in seconds between refreshes of the keys that tokens with unknown keys cause."""
+"""Minimum time in seconds after a refresh of the keys before a token with an unknown key causes another one."""
 READ_ERRORS: Final = (OSError, HTTPException, ValueError, TypeError, KeyError)
 """The errors of reading keys: HTTPException if the endpoint does not answer with HTTP, KeyError for missing fields."""
 MAX_TIME: Final = 1e15
@@ -166,7 +166,7 @@ class JwtValidator:
         return keys[0]
 
     def _read_again(self) -> None:
-        """Refresh the keys in a thread, unless it is running. Until it is done, the previous keys are used."""
+        """Refresh the keys in a thread, unless a refresh is running. Until it succeeds, the previous keys are used."""
         if self._reading is None or not self._reading.is_alive():
             self._reading = threading.Thread(target=self._renew, name="ottla-jwks", daemon=True)
             self._reading.start()

@@ -27,8 +27,8 @@ from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
 from ottla.security.sasl.oauthbearer import first_message
 
 REFRESHED: Final = 0.8
-"""The fraction of the time between its request and its expiry in which a token is used: Kafka's default of
-sasl.login.refresh.window.factor.
+"""The fraction of the time between the request and the expiry of a token in which it is used for new connections:
+Kafka's default of sasl.login.refresh.window.factor.
 """
 UNSECURED: Final = "unsecuredLogin"
 EXTENSION: Final = "extension_"

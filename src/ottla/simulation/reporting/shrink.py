@@ -88,7 +88,7 @@ class Shrinker:
         )
 
     def _cut_after_the_violation(self) -> None:
-        """Leave out the faults that had not begun, and the load that was left, when the promise was broken."""
+        """Try to leave out the faults that had not begun, and the load that was left, when the promise was broken."""
         plan, outcome = self.best
         if plan.stops_early:
             broken_at = outcome.virtual_seconds - outcome.began
@@ -96,7 +96,7 @@ class Shrinker:
             self._try([plan._replace(faults=faults, lasts=min(plan.lasts, broken_at + MARGIN_SECONDS))])
 
     def _fewer_faults(self) -> bool:
-        """Leave out all faults, or halves of them, then quarters, down to single ones (Zeller's ddmin)."""
+        """Try to leave out all faults, then halves of them, quarters, and so on to single ones (Zeller's ddmin)."""
         return self._without_parts(
             lambda: self.best.plan.faults or (), lambda left: self.best.plan._replace(faults=tuple(left))
         )
@@ -121,7 +121,7 @@ class Shrinker:
         return len(items()) < before
 
     def _shorter(self) -> bool:
-        """Halve the duration of the load, or the time before the first fault. Return whether one of them succeeds."""
+        """Try to halve the duration of the load, or the time before the first fault. Return whether one succeeds."""
         plan = self.best.plan
         faults = plan.faults or ()
         first = min((fault.at for fault in faults), default=plan.lasts)
