@@ -64,7 +64,9 @@ class Recorder:
         self._last: dict[tuple[object, ...], object] = {}
 
     def install(self) -> None:
-        """Start recording: wrap the methods that change states of groups and transactions, or that create ApiStats."""
+        """Start recording: wrap the methods that change the states of classic groups and transactions, and the one that
+        creates ApiStats.
+        """
         items, stats = self.items, self._stats
         change_group, change_transaction = TRANSITIONS
         init = STATS_INIT
