@@ -2,7 +2,8 @@
 
 KafkaProducer(key_serializer=StringSerializer(), value_serializer=LongSerializer())
 
-A serde serializes and deserializes. The names `<Type>Serializer` and `<Type>Deserializer` are for configs and errors.
+Every serde both serializes and deserializes. Its subclasses `<Type>Serializer` and `<Type>Deserializer` only add
+Kafka's names.
 `None` is a null value (a tombstone) for all types.
 """
 
@@ -18,8 +19,8 @@ from ottla.errors import ConfigurationError
 
 
 class Serde:
-    """Base class of all serdes. None is serialized as null; other values must be instances of `types`. A bool is only
-    valid if `types` contains bool.
+    """Base class of all serdes. None is serialized as null. Except in JsonSerde, other values must be instances of
+    `types`, and a bool is only valid if `types` contains bool.
     """
 
     types: tuple[type, ...] = ()
@@ -138,7 +139,7 @@ class BooleanSerde(Serde):
 
 class StringSerde(Serde):
     """A serde for str. The encoding is that of the config `serializer.encoding` or `deserializer.encoding`, which may
-    have the prefix `key.` or `value.`. The default is UTF-8.
+    have the prefix `key.` or `value.`. The default is `encoding`.
     """
 
     types: tuple[type, ...] = (str,)
@@ -148,8 +149,8 @@ class StringSerde(Serde):
         self.encoding: str = encoding
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
-        """Set the encoding from the configs. The config for keys or values takes precedence over the common one. Raises
-        ConfigurationError if Python has no such encoding.
+        """Set the encoding from the configs. The config for keys or values takes precedence over the common one of the
+        same name. Raises ConfigurationError if Python has no such encoding.
         """
         own = "key" if is_key else "value"
         for name in ("serializer.encoding", "deserializer.encoding"):
@@ -242,7 +243,8 @@ class ListSerde(Serde):
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
         """Set the serde of the elements from the configs if none was passed, and configure it. Raises
-        ConfigurationError if the config is missing, and KeyError if it names an unknown type.
+        ConfigurationError if it was not passed and the config is missing, and KeyError if the config names an unknown
+        type.
         """
         option = LIST_INNER.format("key" if is_key else "value")
         if self.inner is None:

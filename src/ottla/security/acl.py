@@ -1,6 +1,6 @@
 """ACLs (KIP-11, KIP-290): each allows or denies an operation on resources to a principal that connects from a host.
 
-All values are immutable. Brokers, clients and tools share them.
+ACLs, resource patterns and filters are immutable. Brokers, clients and tools use the same types.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from ottla.model import ACLOperation
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 WILDCARD: Final = "*"
-"""The wildcard: as a resource name all resources of the type, as a host any host, and in `User:*` every user."""
+"""The wildcard: as the name of a literal pattern all resources of the type, as a host any host, and in `User:*` every
+user.
+"""
 
 
 class ResourceType(IntEnum):
@@ -93,7 +95,7 @@ class ResourcePatternFilter(NamedTuple):
     def matches(self, pattern: ResourcePattern) -> bool:
         """Return whether the filter matches a pattern.
 
-        With pattern type MATCH, it matches all patterns that cover the resource `resource_name`.
+        With pattern type MATCH, it matches the patterns that cover a resource with the name `resource_name`.
         """
         kind, name, how = self
         if kind not in (ResourceType.ANY, pattern.resource_type):
@@ -173,7 +175,7 @@ OPTIONS: Final = {
 }
 """The options of `ottla acls` that name a resource."""
 ANY_CONNECTION: Final = ("--bootstrap-server", "HOST:PORT")
-"""The options of `ottla acls` that name the cluster, if its address is not known."""
+"""The connection option of `ottla acls`, with a placeholder for an address that is not known."""
 
 
 def allowing_command(

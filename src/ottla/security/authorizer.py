@@ -4,8 +4,8 @@ A super user is authorized for everything. For others, the ACLs of the resource 
 for every prefix of its name. DENY takes precedence. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS
 implies DESCRIBE_CONFIGS. If a resource has no ACLs, `allow.everyone.if.no.acl.found` decides.
 
-There is no I/O: `cluster/broker/acl_store` reads the ACLs. Decisions are cached until ACLs change, because requests
-repeat them. Not thread-safe: event loop only.
+There is no I/O: `cluster/broker/acl_store` reads the ACLs. Most decisions are cached, because requests repeat
+them, until the ACLs change or the cache is full. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ALLOWED_BY: Final = {
         {ACLOperation.ALL, ACLOperation.DESCRIBE_CONFIGS, ACLOperation.ALTER_CONFIGS}
     ),
 }
-"""By operation that other operations imply: all operations whose ALLOW ACLs allow it."""
+"""For each operation that others imply: the operations whose ALLOW ACLs allow it."""
 EVERYBODY: Final = f"User:{WILDCARD}"
 MAX_REMEMBERED: Final = 10_000
 MAX_REMEMBERED_NAME: Final = 255

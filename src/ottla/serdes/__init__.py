@@ -4,8 +4,9 @@
     KafkaProducer(value_serializer=AvroSerializer(registry, schema))
     KafkaConsumer(value_deserializer=AvroDeserializer(registry))
 
-Schemas are cached. The first record that is serialized for a subject and, except for Protobuf, the first one that is
-deserialized with a schema id wait for the registry in the calling thread.
+Schemas are cached. Serializing a record for a subject that is not cached, or deserializing one with a schema id that is
+not cached, waits for the registry in the calling thread. Deserializing Protobuf, or JSON without validation, needs no
+registry.
 """
 
 from ottla.serdes.avro import AvroDeserializer, AvroSerializer

@@ -22,14 +22,15 @@ class AvroSerializer(SchemaSerializer):
     - `registry`: the client of the schema registry.
     - `schema`: the schema in JSON, or a Schema, which may have references. Only use_latest_version=True works without
       one.
-    - `to_dict`: converts each value into what the schema describes: `(value, topic) -> dict`.
+    - `to_dict`: converts each value except None into what the schema describes: `(value, topic) -> dict`.
     - `auto_register_schemas`: whether the schema is registered at the first record of a subject
-      (auto.register.schemas); if not, it must be registered already. None: it is, unless the latest version is used.
+      (auto.register.schemas). None: it is, unless the latest version is used. False: it must be registered already,
+      unless the latest version is used.
     - `use_latest_version`: write with the version of the subject that is the latest one at the first record
       (use.latest.version).
     - `normalize_schemas`: whether the registry normalizes the schema (normalize.schemas).
-    - `subject_name_strategy`: TopicNameStrategy (`<topic>-value`), RecordNameStrategy, TopicRecordNameStrategy, or a
-      callable (topic, "key" or "value", name of the record type) -> subject.
+    - `subject_name_strategy`: TopicNameStrategy (`<topic>-value` or `<topic>-key`), RecordNameStrategy,
+      TopicRecordNameStrategy, or a callable (topic, "key" or "value", name of the record type) -> subject.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class AvroSerializer(SchemaSerializer):
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the bytes of a value; None for None.
 
-        Raises SchemaRegistryError if a request to the registry fails, and an error of fastavro, such as ValueError or
-        TypeError, if the value does not match the schema.
+        Raises SchemaRegistryError if the registry does not provide the schema or its id, ValueError if a subject or
+        schema is missing or the schema is invalid, and an error such as ValueError or TypeError if the value does not
+        match the schema.
         """
         if value is None:
             return None
@@ -82,8 +84,9 @@ class AvroDeserializer:
     """Deserializes values of any Avro schema of the registry.
 
     - `registry`: the client of the schema registry.
-    - `schema`: the schema to read with. By default values are read with the schema that they were written with.
-    - `from_dict`: converts each value: `(value, topic) -> object`.
+    - `schema`: the schema to read with. By default, and always for the schema `bytes`, values are read with the schema
+      that they were written with.
+    - `from_dict`: converts each value: `(value, topic) -> object`. It is not called for null values (tombstones).
     """
 
     def __init__(

@@ -20,7 +20,7 @@ class JsonSchemaSerializer(SchemaSerializer):
 
     - `registry`: the client of the schema registry.
     - `schema`: the JSON Schema, or a Schema, which may have references. Only use_latest_version=True works without one.
-    - `to_dict`: converts each value into what the schema describes: `(value, topic) -> dict`.
+    - `to_dict`: converts each value except None into what the schema describes: `(value, topic) -> dict`.
     - `validate`: whether values are validated.
     - `auto_register_schemas` and the following arguments: see AvroSerializer. The name of the record type is the title
       of the schema.
@@ -53,8 +53,8 @@ class JsonSchemaSerializer(SchemaSerializer):
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the bytes of a value; None for None.
 
-        Raises ValueError if it does not match the schema, TypeError if JSON cannot represent it, and
-        SchemaRegistryError if a request to the registry fails.
+        Raises ValueError if it does not match the schema (if values are validated), or if a subject or schema is
+        missing, TypeError if JSON cannot represent it, and SchemaRegistryError if a request to the registry fails.
         """
         if value is None:
             return None
@@ -69,7 +69,7 @@ class JsonSchemaDeserializer:
     """Deserializes JSON, and validates it against the schema that it was written with.
 
     - `registry`: the client of the schema registry.
-    - `from_dict`: converts each value: `(value, topic) -> object`.
+    - `from_dict`: converts each value: `(value, topic) -> object`. It is not called for null values (tombstones).
     - `validate`: whether values are validated.
     """
 
@@ -85,8 +85,10 @@ class JsonSchemaDeserializer:
         self._validators = Validators(registry) if validate else None
 
     def deserialize(self, topic: str, data: bytes | None) -> Any:
-        """Return the value of serialized bytes; None for None. Raises ValueError if they are malformed or do not match
-        the schema, and SchemaRegistryError if a request to the registry fails.
+        """Return the value of serialized bytes; None for None.
+
+        Raises ValueError if they are malformed or, if values are validated, do not match the schema, and
+        SchemaRegistryError if a request to the registry fails.
         """
         if data is None:
             return None

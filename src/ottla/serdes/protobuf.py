@@ -61,7 +61,7 @@ class ProtobufSerializer(SchemaSerializer):
 
     def _described(self, file: Any) -> Schema:
         """Return the schema of a file, with references to the files that it imports, except Google's
-        (google/protobuf/). Register those files first if auto_register_schemas is true.
+        (google/protobuf/). If the serializer registers schemas, register those of the imported files first.
         """
         references: list[SchemaReference] = []
         for dependency in file.dependencies:

@@ -84,7 +84,7 @@ class SchemaRegistryClient:
         self._lock = threading.RLock()
 
     def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """Register a schema, and return its id. An equal schema is not registered again."""
+        """Register a schema under a subject, unless the subject already has the schema, and return its id."""
         path = f"/subjects/{_quoted(subject)}/versions?normalize={str(normalize).lower()}"
         key = ("register", subject, schema, normalize)
         return self._cached(key, lambda: self._send("POST", path, _id, _body(schema)))
@@ -116,7 +116,7 @@ class SchemaRegistryClient:
 
     def references(self, schema: Schema) -> dict[str, Schema]:
         """Return the schemas that a schema uses, directly or through others, by name. Each comes after those that it
-        uses itself. Raises SchemaRegistryError if there are more than MAX_REFERENCES.
+        uses itself. Raises SchemaRegistryError if there are too many, or one cannot be fetched.
         """
         loaded: dict[str, Schema] = {}
 

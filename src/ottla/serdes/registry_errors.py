@@ -6,7 +6,7 @@ from ottla.errors import KafkaError
 
 
 class SchemaRegistryError(KafkaError):
-    """The schema registry rejected a request or did not respond to it, or a schema has too many references."""
+    """A request to the schema registry failed, or a schema has too many references."""
 
     def __init__(self, message: str, error_code: int = -1) -> None:
         super().__init__(message)

@@ -39,7 +39,7 @@ class SubjectNames:
         self._field = "key" if is_key else "value"
 
     def subject(self, topic: str, name: str) -> str:
-        """Return the subject. Raises ValueError if the strategy needs the name of a record type, and there is none."""
+        """Return the subject. Raises ValueError if it is empty, or needs the name of a record type that has none."""
         subject = self._strategy(topic, self._field, name)
         if not subject or (not name and subject.endswith("-")):
             raise ValueError("the subject.name.strategy requires a schema with a name")
@@ -51,8 +51,8 @@ class SchemaIds:
 
     Args:
         registry: the client of the schema registry.
-        auto_register_schemas: whether the serializer registers its schema; if not, the schema must be registered
-            already. None: it does, unless it uses the latest version.
+        auto_register_schemas: whether the serializer registers its schema. None: it does, unless it uses the latest
+            version. False: the schema must be registered already, unless the serializer uses the latest version.
         use_latest_version: write with the version of the subject that is the latest one at the first record, instead of
             the serializer's schema.
         normalize_schemas: whether the registry normalizes the schema.

@@ -1,4 +1,4 @@
-"""`python -m ottla.simulation`: runs seeds, prints their results, and exits with 1 if a promise was broken."""
+"""`python -m ottla.simulation`: runs seeds, reports broken promises, and exits with 1 if there are any."""
 
 from __future__ import annotations
 

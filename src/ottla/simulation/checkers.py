@@ -1,4 +1,4 @@
-"""The promises that must hold under all faults: one function per promise, which returns its violations."""
+"""Checks of promises that must hold under all faults: one function per promise, which returns its violations."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def every_delivery_succeeds(failed: Iterable[tuple[float, SentRecord, str]]) -> 
 
 
 def no_producer_has_ended(ended: Mapping[str, str]) -> list[str]:
-    """Check that every client continued until it was stopped. `ended`: the reasons why clients ended before, by
-    name.
-    """
+    """Check that every client continued until it was stopped, without wrong results. `ended`: `History.ended`."""
     return [f"{name}: {error}" for name, error in ended.items()]
 
 
@@ -121,7 +119,7 @@ def no_transaction_stays_open(held_back: Mapping[TopicPartition, tuple[int, int]
 
 def every_record_is_consumed(events: Sequence[GroupEvent], records: Sequence[StoredRecord]) -> list[str]:
     """Check that every record was consumed, that no new owner of a partition received a record before the offset that
-    was committed when it got the partition, and that no owner received a record twice.
+    was committed when it got the partition, and that no owner received a record twice during one assignment.
     """
     taken = {(event.tp, event.offset) for event in events if isinstance(event, Consumed)}
     wrong = [f"no member took {r.tp} {r.offset}" for r in records if (r.tp, r.offset) not in taken]
@@ -168,7 +166,7 @@ def only_committed_records_are_read(events: Sequence[GroupEvent], records: Seque
 
 
 def replicas_are_equal(replicas: Mapping[TopicPartition, Sequence[Replica]]) -> list[str]:
-    """Check that the replicas of each partition have the same batches, from the latest first offset of all replicas to
+    """Check that the replicas of each partition have the same batches, from the highest first offset of all replicas to
     the lowest high watermark.
     """
     ends = smallest(replicas)
@@ -195,8 +193,8 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
 def high_watermarks_cover_acked_records(
     acks: Iterable[Ack], replicas: Mapping[TopicPartition, Sequence[Replica]], brokers: int = 3
 ) -> list[str]:
-    """Check that each partition of ORDERED and TRANSFERS has `brokers` replicas, and that the lowest high watermark of
-    ORDERED's partitions is after the last acknowledged record.
+    """Check that each partition of ORDERED and TRANSFERS has `brokers` replicas, and that for each partition of ORDERED
+    the lowest high watermark of its replicas is above the offset of its last acknowledged record.
     """
     ends = smallest(replicas)
     last: dict[TopicPartition, int] = {}

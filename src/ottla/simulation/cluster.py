@@ -86,12 +86,12 @@ class SimulatedBroker:
         self.runs = 0
         """The number of processes that have run this broker so far."""
         self.starts = 0
-        """The number of times that the broker has served clients after a start. A broker that fails, for example with
-        its log directories, starts again within the same process.
+        """The number of times that the broker has begun to serve clients. A broker that fails, for example because its
+        log directories have failed, starts again within the same process.
         """
         self.crashes = 0
         """The number of times that the broker was killed, lost power or failed, or that its shutdown was not clean. As
-        in Kafka, this loses changes of log start offsets after the last checkpoint.
+        in Kafka, changes of log start offsets after the last checkpoint may then be lost.
         """
         self.power_lost_at = float("-inf")
         """The virtual time of the last power loss, which may have lost acknowledged records; before it, minus infinity.
@@ -168,7 +168,7 @@ class SimulatedBroker:
             self.node = None
 
     def lose_power(self) -> None:
-        """Kill the process, turn off its host, and undo a part of the writes that are not fsynced. Do nothing if the
+        """Kill the process, turn off its host, and undo a part of the changes that are not fsynced. Do nothing if the
         broker was never started.
         """
         if self.process is not None:
@@ -215,7 +215,9 @@ class SimulatedCluster:
     def __init__(self, world: World, brokers: int = 3, configs: Mapping[str, Any] | None = None) -> None:
         self.world = world
         self.chosen: dict[object, SimulatedBroker] = {}
-        """The broker that was the controller when a fault of the controller began, by fault."""
+        """The broker that was the controller (broker 0 if there was none) when a fault of the controller began, by
+        fault.
+        """
         self.brokers = [SimulatedBroker(world, number, configs or {}) for number in range(brokers)]
 
     @property

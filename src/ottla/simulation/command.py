@@ -1,4 +1,4 @@
-"""The command `python -m ottla.simulation`: one seed, or many in parallel."""
+"""The command `python -m ottla.simulation`: runs one seed, or many in parallel."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ def _parser() -> argparse.ArgumentParser:
         "--minutes", type=float, help="run consecutive seeds for this number of minutes, regardless of --runs"
     )
     parser.add_argument(
-        "--seconds", type=float, default=120, help="virtual time in seconds within which the faults of a run begin"
+        "--seconds",
+        type=float,
+        default=120,
+        help="virtual time in seconds, approximately, within which the faults of a run begin",
     )
     parser.add_argument(
         "--fault", action="append", choices=sorted(ALL_KINDS), default=[], help="only faults of this kind; repeatable"
@@ -130,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fault(text: str) -> Fault | None:
-    """Parse the value of `--inject`; None for `none`. Raises ValueError."""
+    """Parse the value of `--inject`; None for `none`. Raises ValueError if it is malformed."""
     return None if text == "none" else Fault.parse(text)
 
 
@@ -157,11 +160,11 @@ def _plans(first: int, options: argparse.Namespace) -> Iterator[Plan]:
 LEFT_OUT: Final = ("timeline", "faults", "logs", "met", "clients", "began")
 """Fields of a RunOutcome that `--json` leaves out."""
 OF_MANY: Final = ("faults: ", "error: ")
-"""Prefixes of coverage items that the printed list of items never covered leaves out, because there are so many."""
+"""Prefixes of coverage items that are left out of the printed list of items never covered: there are too many."""
 
 
 class Report:
-    """Prints the results of runs as text or JSON lines, and writes the timelines of broken runs to `timelines`."""
+    """Prints the results of runs as text or JSON lines, and can write the timelines of broken runs to files."""
 
     def __init__(self, as_json: bool, timelines: Path | None) -> None:
         self._json = as_json
@@ -170,8 +173,8 @@ class Report:
         self._outcomes: list[RunOutcome] = []
 
     def add(self, outcome: RunOutcome, new: Sequence[str]) -> None:
-        """Add the result of a run. Print it as JSON or, as text, if it is broken or the first one. `new`: the coverage
-        items that it is the first to cover.
+        """Add the result of a run, and print it; as text, only if the run is broken or the first one. `new`: the
+        coverage items that the run is the first to cover.
         """
         broken = bool(outcome.violations)
         if self._json:

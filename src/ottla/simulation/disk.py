@@ -1,4 +1,5 @@
-"""Disks: real files on a file system in memory, with faults and a journal of the changes that a power loss may undo.
+"""Disks: real files, usually on a file system in memory, with faults and a journal of the changes that a power loss may
+undo.
 
 When a process is killed, nothing is lost, because its writes are in the page cache. A power loss preserves everything
 that was fsynced, and a part of the other changes that the seed chooses. For each file, these are its first writes; the
@@ -144,7 +145,7 @@ class Disk:
         return grave
 
     def _move(self, source: str, target: str) -> None:
-        """Record the new paths of a file, or of the files in a directory, after its move to `target`."""
+        """Record the new path of a file, or those of the files in a directory, after it was moved to `target`."""
         stat = os.stat(target)
         if S_ISDIR(stat.st_mode):
             self.paths = {inode: moved(path, source, target) for inode, path in self.paths.items()}
@@ -335,7 +336,7 @@ class OsModule(types.ModuleType):
             self._modified(fd)
 
     def _modified(self, fd: int) -> None:
-        """Set the modification time of a file by the simulated clock. The age of a segment counts from it."""
+        """Set the modification time of a file to the simulated time."""
         now = self._time_ns()
         os.utime(fd, ns=(now, now))
 

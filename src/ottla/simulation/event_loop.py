@@ -18,7 +18,7 @@ STEP_SECONDS: Final = 1e-6
 because of rounding.
 """
 MAX_STEPS_AT_ONCE: Final = 200_000
-"""Number of iterations at one moment of virtual time after which the loop counts as stuck."""
+"""Number of iterations without a jump of the virtual time after which the loop counts as stuck."""
 MAX_ROUNDS: Final = 500_000
 MAX_ROUNDS_PER_SECOND: Final = 5_000
 """A run may have MAX_ROUNDS iterations, and this number in addition for each second of virtual time."""
@@ -30,7 +30,7 @@ EVENT_READ: Final = selectors.EVENT_READ
 EVENT_WRITE: Final = selectors.EVENT_WRITE
 
 Resolver = Callable[[str], str]
-"""Returns the IP address of a host name. Raises OSError."""
+"""Returns the IP address of a host name. Raises OSError if the name is unknown."""
 
 
 class StuckError(BaseException):
@@ -291,8 +291,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self._now = when
 
     def _check_rounds(self) -> None:
-        """Raise StuckError if there were too many iterations, at one moment or in all. Otherwise compute the number of
-        iterations of the next check.
+        """Raise StuckError if there were too many iterations, in all or since the last jump of the virtual time.
+        Otherwise compute the number of iterations after which the next check is due.
         """
         most_at_once = self._jumped_at_round + MAX_STEPS_AT_ONCE
         most = int(MAX_ROUNDS + MAX_ROUNDS_PER_SECOND * self._now)
@@ -317,7 +317,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             self._timer_cancelled_count -= 1
             heapq.heappop(timers)[2]._scheduled = False
 
-    # What would reach outside the simulation
+    # Methods of the base class that would reach outside the simulation
 
     def _make_self_pipe(self) -> None:
         """Do nothing: no other thread wakes this loop."""
@@ -379,7 +379,7 @@ def _task_factory(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) ->
 
 
 def gather(*awaitables: Any, return_exceptions: bool = False) -> asyncio.Future[list[Any]]:
-    """Return the results of awaitables, like `asyncio.gather`, with the order of callbacks of Python 3.11.
+    """Return a future of the results of awaitables, like `asyncio.gather`, with the order of callbacks of Python 3.11.
 
     From Python 3.12 on, `asyncio.gather` completes immediately if all its futures are done. With this function, a seed
     has the same trace in every version of Python.

@@ -30,7 +30,9 @@ class Fault(NamedTuple):
     seconds: float
     kind: str
     broker: int
-    """The id of the broker; CONTROLLER stands for the broker that is the controller when the fault begins."""
+    """The id of the broker. CONTROLLER stands for the broker that is the controller when the fault begins, or for
+    broker 0 if there is none.
+    """
     other: int = 0
     """The id of a second broker, for faults of a link between two."""
 
@@ -201,9 +203,7 @@ async def _repair_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 async def _lose_power_and_restart(cluster: SimulatedCluster, fault: Fault) -> None:
-    """Cut the power and restart the broker. Writes that fsync has not stored may be lost, even if the broker ignored
-    the error of fsync.
-    """
+    """Repair the disk, cut the power and restart the broker. Writes whose fsync failed may be lost."""
     _repair_disk(cluster, fault)
     _lose_power(cluster, fault)
     await asyncio.sleep(1)

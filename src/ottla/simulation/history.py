@@ -1,4 +1,4 @@
-"""The history of a run: all results that its clients received, in order. Any thread may append to its lists."""
+"""The history of a run: the results that its clients received, in order. Any thread may append to its lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ottla.model import TopicPartition
 
 ORDERED: Final = "ordered"
-"""The topic of the idempotent producers. It also contains the source records of the transfers."""
+"""The topic of the idempotent producers. Its records are also the source records of the transfers."""
 TRANSFERS: Final = "transfers"
 """The topic to which transactional producers write."""
 UNCLEAN: Final = "unclean"
@@ -46,7 +46,7 @@ class Ack(NamedTuple):
 
 
 class Outcome(Enum):
-    """The outcome of a transaction, as its client has received it; UNKNOWN before that."""
+    """The outcome of a transaction, as far as its client knows."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -150,7 +150,7 @@ class History:
             self.on_ack(ack)
 
     def written_since(self, moment: float) -> set[int]:
-        """Return the partitions of ORDERED to which a record was acknowledged after this virtual time."""
+        """Return the partitions of ORDERED in which a record was acknowledged after this virtual time."""
         later = takewhile(lambda ack: ack.at > moment, reversed(list(self.acks)))
         return {ack.sent.partition for ack in later}
 

@@ -28,7 +28,7 @@ FIRST_DESCRIPTOR: Final = 1_000_000
 """The descriptors of simulated sockets are above this number, and so above all real ones."""
 FIRST_PORT: Final = 40_000
 WINDOW_BYTES: Final = 256 * 1024
-"""Number of bytes that a connection accepts before its receiver reads them."""
+"""Maximum number of bytes that a connection accepts before its receiver reads them."""
 SYN_RETRY_SECONDS: Final = 1.0
 LEAST_GAP_SECONDS: Final = 1e-7
 """Minimum time in seconds between two arrivals that must stay in order."""
@@ -64,8 +64,8 @@ class Network:
         self.delays: dict[str, float] = {}
         """Seconds that a slow host adds to each message that it sends or receives, by host."""
         self.on_message: Callable[[str, str, bytes], None] | None = None
-        """Called for all bytes that arrive at a socket together, with the names of the sending and the receiving
-        process.
+        """Called when bytes arrive at a socket, with the names of the sending and the receiving process, and the
+        bytes.
         """
 
     # Faults

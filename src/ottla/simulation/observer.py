@@ -21,7 +21,7 @@ INTERVAL_SECONDS: Final = 0.25
 LOST_SECONDS: Final = 30.0
 """Time in seconds after a power loss in which a replica may lack records that it had acknowledged."""
 MAX_LACKING: Final = 1
-"""Number of replicas that may lack an acknowledged record: `min.insync.replicas`, two of the three, have it."""
+"""Maximum number of replicas that may lack an acknowledged record: `min.insync.replicas`, two of the three, have it."""
 
 Key = tuple[TopicPartition, UUID]
 """A partition with the id of its topic, because a topic that is deleted and created again starts with epoch 0."""
@@ -112,8 +112,8 @@ class Observer:
     def _changed(self, serving: Sequence[tuple[SimulatedBroker, BrokerContext]]) -> set[TopicPartition]:
         """Return the partitions of which a replica or the written state has changed since the previous call.
 
-        Everything on which the checks of a partition depend is compared, so those of other partitions would have the
-        same results.
+        Everything on which the checks of a partition depend is compared, so the checks of the other partitions would
+        have the same results as before.
         """
         states = self._cluster.world.partition_states.states
         seen: dict[TopicPartition, list[object]] = {}
@@ -136,7 +136,7 @@ class Observer:
                 yield broker, broker.context
 
     def _watched(self, broker: SimulatedBroker, partition: Partition) -> WatchedReplica:
-        """Return the watched replica; a new one if the replica was removed from the broker and has come back."""
+        """Return the watched replica: a new one at first, or if the broker had removed the replica and has it again."""
         key = broker.name, (partition.topic_partition, partition.topic_id)
         watched = self._replicas.get(key)
         if watched is None or (watched.starts == broker.starts and watched.partition is not partition):
@@ -202,7 +202,7 @@ class Observer:
 
     def on_ack(self, ack: Ack) -> None:
         """Check that at most MAX_LACKING replicas lack the acknowledged record. Replicas on brokers that do not serve
-        clients, or have lost power recently, do not count.
+        clients, or have lost power recently, do not count. A record without an offset is not checked.
         """
         if ack.offset is None:
             return
@@ -216,7 +216,7 @@ class Observer:
             self._add(f"{tp} offset {ack.offset} was acknowledged, but {', '.join(lacking)} do not have it")
 
     def open_transactions(self) -> list[str]:
-        """Return the transactions that are open in the logs of leaders."""
+        """Return descriptions of the transactions that are open in the logs of leaders."""
         return [
             f"{partition.topic_partition} has open transactions from offsets {sorted(partition.log.producers.ongoing)}"
             for _, context in self._serving()

@@ -78,7 +78,8 @@ class Pipes:
 
     def open(self, path: Any, flags: int) -> int:
         """Open a pipe in the current process, without blocking, and return the descriptor, which is closed when the
-        process dies. Raises OSError (ENXIO) if a pipe without readers is opened only for writing.
+        process dies. Raises OSError if the name of the pipe was deleted (ENOENT), or if a pipe without readers is
+        opened only for writing (ENXIO).
         """
         os.stat(path)  # its name may have been deleted
         pipe, access = self._pipes[os.fspath(path)], flags & os.O_ACCMODE

@@ -89,7 +89,7 @@ class Process:
             callback()
 
     def pause(self) -> None:
-        """Pause the process, as SIGSTOP does. Its sockets and sessions stay open."""
+        """Pause the process, as SIGSTOP does, if it is running. Its sockets stay open."""
         if self.state is ProcessState.RUNNING:
             self.state = ProcessState.PAUSED
 

@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """A replica's high watermark from the broker's checkpoint, and its batches below it."""
+    """A replica's high watermark from the broker's checkpoint, and the batches below this offset."""
 
     high_watermark: int
     batches: list[Batch]
@@ -39,7 +39,7 @@ def batches(folder: Path) -> Iterator[Batch]:
 
 def read_replicas(directories: Sequence[Path]) -> dict[TopicPartition, list[Replica]]:
     """Return the replicas of each partition, in the order of the log directories in `directories`. Replicas without a
-    high watermark checkpoint are left out.
+    high watermark checkpoint or a directory are left out.
     """
     result: dict[TopicPartition, list[Replica]] = {}
     for data in directories:

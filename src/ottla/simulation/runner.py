@@ -51,8 +51,8 @@ from ottla.simulation.world import ZOOKEEPER, World
 
 BROKERS: Final = 3
 RECOVERY_SECONDS: Final = 120.0
-"""Time in seconds after the last fault within which all replicas must be in sync and every partition must accept
-writes.
+"""Time in seconds after the last fault within which all replicas must be in sync, and time in seconds after that within
+which every partition of ORDERED must accept writes.
 """
 DRAIN_SECONDS: Final = 180.0
 """Time in seconds within which the clients must end: a delivery may take 120 s."""
@@ -74,9 +74,9 @@ CLEANING_SECONDS: Final = 60
 SHOWN: Final = 5
 """Maximum number of violations that are reported per promise."""
 EXTRAS: Final = 2
-"""Number of workloads of a run in addition to those that every run has."""
+"""Number of additional workloads that the seed chooses for a run."""
 WORKLOADS: Final = (*(kind.TOPIC for kind in TOPIC_WORKLOADS), FlippedLeaders.TOPIC, LIMITED, "shared")
-"""The names of the additional workloads, of which a run has EXTRAS."""
+"""The names of the additional workloads."""
 RULES: Final = (JAVA, LIBRDKAFKA)
 MEMBERS: Final = "members"
 KILLER: Final = "member-killer"
@@ -92,7 +92,7 @@ class Plan(NamedTuple):
 
     seed: int
     seconds: float = 120.0
-    """Virtual time in seconds in which faults begin."""
+    """Virtual time in seconds, approximately, within which the faults begin."""
     kinds: tuple[str, ...] = ()
     """Kinds of faults; by default all, those of the object store only for tiered topics."""
     faults: tuple[Fault, ...] | None = None
@@ -146,7 +146,7 @@ class RunOutcome(NamedTuple):
     clients: tuple[str, ...] = ()
     """The names of the clients that can be left out."""
     logs: tuple[str, ...] = ()
-    """The batches of the partitions that violations name, per broker; only with `Plan.records_requests`."""
+    """Descriptions of the logs of the partitions that violations name; only with `Plan.records_requests`."""
 
     met: frozenset[str] = frozenset()
     """The coverage items of the run, such as transitions, errors and pairs of faults (`reporting/recorder.py`)."""
@@ -322,7 +322,8 @@ class Simulation:
 
     async def _recover(self) -> None:
         """Start the brokers that are down, wait until all brokers serve clients and all replicas are in sync, and check
-        that every partition of ORDERED accepts writes. Each takes RECOVERY_SECONDS at most.
+        that every partition of ORDERED accepts writes, unless their producers are left out. The wait and
+        the check take RECOVERY_SECONDS at most, each.
         """
         self.history.calm.set()
         for broker in self.cluster.brokers:
@@ -332,7 +333,7 @@ class Simulation:
         while (reasons := self.observer.incomplete()) and self.world.loop.time() - began < RECOVERY_SECONDS:
             await asyncio.sleep(0.5)
         self._violate(f"recovered within {RECOVERY_SECONDS:.0f} s", reasons)
-        self.world.note("runner", f"the cluster has recovered after {self.world.loop.time() - began:.1f} s")
+        self.world.note("runner", f"the wait for the recovery took {self.world.loop.time() - began:.1f} s")
         mark = self.world.loop.time()
         await asyncio.sleep(5)
         if {"producers", "scripted"} <= set(self.plan.without):
@@ -356,8 +357,8 @@ class Simulation:
         await self._end([member.task for member in self.members if member.task is not None])
 
     async def _leaks(self) -> list[str]:
-        """Return the resources that brokers still use for stopped clients, after the time in which they have to release
-        them.
+        """Return descriptions of the resources that brokers still use for stopped clients. Wait up to LEAK_SECONDS
+        until there are none.
         """
         for _ in range(LEAK_SECONDS):
             leaks = leaked(self.cluster)
@@ -367,8 +368,8 @@ class Simulation:
         return leaks
 
     async def _unequal_objects(self) -> list[str]:
-        """Return the differences between the object store and the metadata, after the time that leaders need to delete
-        unfinished copies.
+        """Return the differences between the object store and the metadata. Wait up to CLEANING_SECONDS until there are
+        none, because leaders have to delete unfinished copies.
         """
         store = self.world.object_store
         store.is_reliable = True

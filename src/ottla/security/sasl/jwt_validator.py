@@ -2,9 +2,10 @@
 ones.
 
 If `sasl.oauthbearer.jwks.endpoint.url` is not set, tokens are unsigned, as in Kafka, so anyone can create one. If it is
-set, the signature is verified, and issuer and audience if they are configured. Keys are loaded when the broker starts.
-They are refreshed when a token arrives and they are older than `sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a
-token with an unknown key is rejected, then at most every 10 seconds. PyJWT verifies signatures and claims.
+set, the signature and the expiry time are verified, and issuer and audience if they are configured. Keys are loaded
+when the listener is created. They are refreshed when a token arrives and the last refresh is longer ago than
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`, or when a token with an unknown key is rejected and the last refresh is
+longer ago than 10 seconds. PyJWT verifies the signatures.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ottla.security.sasl.token_provider import b64url_decode
 log = logging.getLogger("ottla.net")
 
 UNSECURED: Final = "unsecuredValidator"
-"""The prefix of JAAS options for unsigned tokens."""
+"""The prefix of the JAAS options for the validation of unsigned tokens."""
 RSA_ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 ALGORITHMS: Final = (*RSA_ALGORITHMS, "ES256", "ES384", "ES512", "EdDSA")
 """The accepted signature algorithms.
@@ -37,9 +38,9 @@ Only asymmetric ones are accepted, because with a shared secret brokers could cr
 KEYS_TIMEOUT_SECONDS: Final = 10.0
 MAX_KEYS_BYTES: Final = 1 << 20
 UNKNOWN_KEY_PAUSE_SECONDS: Final = 10.0
-"""Minimum time in seconds between refreshes of the keys that tokens with unknown keys cause."""
+"""Minimum time in seconds after a refresh of the keys before a token with an unknown key causes another one."""
 READ_ERRORS: Final = (OSError, HTTPException, ValueError, TypeError, KeyError)
-"""The errors of reading keys: HTTPException if the endpoint does not answer with HTTP, KeyError for incomplete ones."""
+"""The errors of reading keys: HTTPException if the endpoint does not answer with HTTP, KeyError for missing fields."""
 MAX_TIME: Final = 1e15
 """The latest valid time in a claim, in seconds since 1970. A larger integer may be too large for a float."""
 
@@ -73,8 +74,8 @@ class UnsecuredJwtValidator:
     def check(self, token: str) -> AuthenticatedUser:
         """Return the user that the token claims.
 
-        Raises InvalidTokenError if it is malformed, expired, issued in the future or signed, or lacks a user or a
-        required scope.
+        Raises InvalidTokenError if it is malformed, signed, expired, or issued in the future or after its expiry time,
+        or if it lacks a user, an expiry time or a required scope.
         """
         header, claims = _parts(token)
         if header.get("alg") != "none" or not token.endswith(".") or token.count(".") != 2:
@@ -129,7 +130,8 @@ class JwtValidator:
     def check(self, token: str) -> AuthenticatedUser:
         """Return the token's user.
 
-        Raises InvalidTokenError if its signature, expiry time, issuer or audience is invalid, or it lacks a user.
+        Raises InvalidTokenError if it is malformed, its key is unknown, its signature or a claim is invalid, or it
+        lacks an expiry time or a user.
         """
         jwt, config = self._jwt, self._config
         audience, issuer = config.sasl_oauthbearer_expected_audience, config.sasl_oauthbearer_expected_issuer
@@ -154,8 +156,8 @@ class JwtValidator:
         return AuthenticatedUser(user, expires)
 
     def _key(self, token: str) -> _Key:
-        """Return the key that a token names; if it names none, the only key. Raises InvalidTokenError if there is no
-        such key, and starts a refresh of the keys if it is due.
+        """Return the key that a token names; if it names none, the only key. If a refresh of the keys is due, start
+        it.
         """
         age = time.monotonic() - self._read_at
         if age > self._config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000:
@@ -169,7 +171,7 @@ class JwtValidator:
         return keys[0]
 
     def _read_again(self) -> None:
-        """Refresh the keys in a thread. Until then, tokens are validated with the previous ones."""
+        """Refresh the keys in a thread, unless a refresh is running. Until it succeeds, the previous keys are used."""
         if self._reading is None or not self._reading.is_alive():
             self._reading = threading.Thread(target=self._renew, name="ottla-jwks", daemon=True)
             self._reading.start()
@@ -199,7 +201,7 @@ class JwtValidator:
         return keys
 
     def _usable(self, described: dict[str, Any]) -> _Key | None:
-        """Return a key of the key set. Return None if it is not for signatures, or has no accepted algorithm."""
+        """Return a key of the key set; None if it is malformed, not for signatures, or has no accepted algorithm."""
         try:
             key = self._jwt.PyJWK(described)
         except (self._jwt.PyJWTError, AttributeError):
@@ -213,7 +215,7 @@ class JwtValidator:
 
 
 def scopes(claims: Mapping[str, Any], name: str) -> frozenset[str]:
-    """Return the scopes in a token's claim, which may be a text separated by blanks, or a list."""
+    """Return the scopes in a token's claim, which may be a space-separated string or a list."""
     value = claims.get(name, [])
     return frozenset(value.split() if isinstance(value, str) else map(str, value if isinstance(value, list) else ()))
 
@@ -229,7 +231,7 @@ def _parts(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return the time in a claim in seconds since 1970; None if the claim is missing.
+    """Return the time in a claim in seconds since 1970; None if the claim is missing or null.
 
     Raises InvalidTokenError if the claim is not a valid time.
     """

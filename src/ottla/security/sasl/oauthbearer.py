@@ -1,7 +1,7 @@
-"""SASL OAUTHBEARER (RFC 7628, KIP-255) without I/O: a client authenticates with a token of a trusted issuer.
+"""SASL OAUTHBEARER (RFC 7628, KIP-255) without I/O: a client authenticates with a bearer token.
 
-The client's first message contains the token and extensions (KIP-342). If the broker rejects it, it answers with an
-error as JSON, the client sends one more byte, and the exchange ends.
+The client's first message contains the token and extensions (KIP-342). If the broker rejects the token, it answers
+with an error as JSON, the client sends one more byte, and the exchange ends.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ class OAuthBearerServer:
         self._rejection: InvalidTokenError | None = None
 
     def step(self, message: bytes) -> bytes:
-        """Return the answer to a message: empty for a valid token, else the error as JSON, after which the next call
-        raises SaslAuthenticationFailedError. A malformed message also raises it, as does another authorization id.
+        """Return the answer to a message: empty for a valid token, the error as JSON for an invalid one.
+
+        Raises SaslAuthenticationFailedError if the message is malformed, if its authorization id differs from the
+        token's user, or if the previous answer was an error.
         """
         if self._rejection is not None:
             # the reason is for the broker's log; the client gets only the error code of RFC 6750

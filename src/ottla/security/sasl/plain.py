@@ -23,7 +23,8 @@ class PlainServer:
     def step(self, message: bytes) -> bytes:
         """Check user and password, and return the empty answer.
 
-        Raises SaslAuthenticationFailedError, which does not reveal to the client which of them is wrong.
+        Raises SaslAuthenticationFailedError if the message is malformed, the user or the password is wrong, or the
+        authorization id differs from the user. The error does not reveal whether the user exists.
         """
         parts = message.decode("utf-8", "replace").split("\0")
         if len(parts) != 3 or not parts[1] or not parts[2]:

@@ -20,7 +20,7 @@ from ottla.errors import SaslAuthenticationFailedError
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 24
-"""The size in bytes of the salts that Ottla creates."""
+"""The size in bytes of the salts of new credentials."""
 MAX_ITERATIONS: Final = 1_000_000
 """Maximum number of iterations that a client accepts, so that a server cannot keep it busy."""
 TOKEN_EXTENSION: Final = "tokenauth=true"
@@ -80,7 +80,7 @@ def invented(mechanism: str, user: str, secret: bytes, like: Credential | None =
     users exist.
 
     It is the same for one user on every broker with the same `secret` and `like`. `like`: a real user's credential,
-    whose salt size and number of iterations it gets.
+    whose number of iterations and salt size (up to that of two hashes) it gets.
     """
 
     def derived(what: bytes) -> bytes:
@@ -104,13 +104,13 @@ class ScramClient:
         self._proves = b""
 
     def first(self) -> bytes:
-        """Return the first message, with the user's name."""
+        """Return the first message, which names the user."""
         return f"n,,{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
         """Return the final message, which has the proof.
 
-        Raises SaslAuthenticationFailedError if the challenge is invalid.
+        Raises SaslAuthenticationFailedError if the challenge is malformed, or its number of iterations is not allowed.
         """
         text = challenge.decode("utf-8", "replace")
         match = _CHALLENGE.fullmatch(text)
@@ -175,7 +175,8 @@ class ScramServer:
     def step(self, message: bytes) -> bytes:
         """Return the answer to a message.
 
-        Raises SaslAuthenticationFailedError; its text must not be sent to the client.
+        Raises SaslAuthenticationFailedError if the message is malformed, the authorization id differs from the user, or
+        the proof is wrong. The text of the error must not be sent to the client.
         """
         text = message.decode("utf-8", "replace")
         return self._challenge(text) if self._credential is None else self._check(text, self._credential)

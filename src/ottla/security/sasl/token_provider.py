@@ -1,8 +1,8 @@
-"""The source of a client's OAUTHBEARER tokens, and how long a token is used.
+"""The sources of a client's OAUTHBEARER tokens, and the reuse of a token.
 
-Depending on the configs, the source is a provider object of the program, a token endpoint (client credentials grant,
+Depending on the configs, the source is a function or object of the program, a token endpoint (client credentials grant,
 KIP-768, KIP-1139), a file, or, for tests as in Kafka, a generator of unsigned tokens. A token is used for new
-connections for four fifths of its lifetime; without an expiry time, only once.
+connections for four fifths of the time between its request and its expiry; without an expiry time, only once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from ottla.errors import ConfigurationError, SaslAuthenticationFailedError
 from ottla.security.sasl.oauthbearer import first_message
 
 REFRESHED: Final = 0.8
-"""The fraction of its lifetime after which a token is replaced. Kafka's default of sasl.login.refresh.window.factor."""
+"""The fraction of the time between the request and the expiry of a token in which it is used for new connections:
+Kafka's default of sasl.login.refresh.window.factor.
+"""
 UNSECURED: Final = "unsecuredLogin"
 EXTENSION: Final = "extension_"
 
 
 def _finite_number(text: str) -> float:
-    """Return the number in a text. Raises ValueError if it is none, or is not finite, which JSON cannot express."""
+    """Parse a number. Raises ValueError if the text is not a finite number; JSON has no others."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text} is not finite")
@@ -45,9 +47,11 @@ CLAIM_PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "NumberClaim_": _finite_number,
     "ListClaim_": lambda value: [part for part in value[1:].split(value[:1]) if part] if value else [],
 }
-"""Parsers of the claims of unsigned tokens, by the prefix of the option in a JAAS line, as in Kafka."""
+"""Parsers of the claims of unsigned tokens, by the part of a JAAS option between `unsecuredLogin` and the claim's name,
+as in Kafka.
+"""
 DEFAULT_TIMEOUT_MS: Final = 10_000
-"""Timeout in milliseconds of requests to the token endpoint. Kafka has none by default."""
+"""Default timeout in milliseconds of requests to the token endpoint. Kafka has none by default."""
 MAX_ANSWER_BYTES: Final = 1 << 20
 RETRIED: Final = (408, 429, 500, 502, 503, 504)
 """Status codes of a token endpoint after which the request is retried."""
@@ -110,7 +114,7 @@ class TokenProvider:
 
 
 def expiry(token: str) -> float | None:
-    """Return the expiry time of a JWT in seconds since 1970; None if it has none or the token is opaque."""
+    """Return the expiry time of a JWT in seconds since 1970; None if it has no valid one or the token is opaque."""
     try:
         exp = json.loads(b64url_decode(token.split(".")[1])).get("exp")
         return float(exp) if isinstance(exp, int | float) and not isinstance(exp, bool) else None
@@ -136,9 +140,10 @@ def extensions_of(jaas: Mapping[str, str]) -> dict[str, str]:
 def token_provider(
     config: OAuthLoginConfig, jaas: Mapping[str, str], context: ssl.SSLContext | None = None
 ) -> TokenProvider:
-    """Build the provider from configs, which override the JAAS line.
+    """Build the provider from configs and the JAAS line. For client id, client secret and scope, configs take
+    precedence.
 
-    Raises ConfigurationError if a required config is missing, or an extension is invalid.
+    Raises ConfigurationError if a config is missing or invalid.
 
     `context`: TLS context for the token endpoint, unless the JAAS line has ssl options for it, as in Kafka. None: the
     system's default.
@@ -190,7 +195,7 @@ def jaas_tls_context(jaas: Mapping[str, str]) -> ssl.SSLContext | None:
 def from_callable(provider: Any) -> TokenProvider:
     """Build the provider that calls a function, or the method `token()` of an object, as for kafka-python and aiokafka.
 
-    Either may be async. Raises ConfigurationError if `provider` is neither.
+    Either may be async. Raises ConfigurationError if `provider` is not callable and has no `token`.
     """
     get_token = provider if callable(provider) else getattr(provider, "token", None)
     if get_token is None:

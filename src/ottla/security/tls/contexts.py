@@ -1,4 +1,5 @@
-"""Builds SSLContexts from Kafka's ssl configs. Stores may be JKS, PKCS12 or PEM files, or PEM text.
+"""Builds SSLContexts from the ssl configs of Kafka and kafka-python. Stores may be JKS, PKCS12 or PEM files, or PEM
+text.
 
 If a store cannot be used, a ConfigurationError names the config. PKCS12 requires the package `cryptography` (`pip
 install ottla[tls]`); JKS and PEM do not.
@@ -35,7 +36,7 @@ TLS_1_3_SUITES: Final = "TLS_AES_", "TLS_CHACHA20_"
 
 
 class Identity(NamedTuple):
-    """A private key and its certificate chain as PEM. `password`: None if the key is not encrypted."""
+    """A private key and its certificate chain as PEM, empty if missing. `password`: only used for an encrypted key."""
 
     key: str
     certificates: str
@@ -43,8 +44,8 @@ class Identity(NamedTuple):
 
 
 def client_context(config: TlsConfig) -> ssl.SSLContext:
-    """Return the SSLContext of a client's connections: that of the config, or one for its ssl configs. Raises
-    ConfigurationError, which names the config.
+    """Return the SSLContext of a client's connections: `ssl_context` if it is set, otherwise a new one for the other
+    ssl configs. Raises ConfigurationError if a config is invalid; the error names it.
     """
     if config.ssl_context is not None:
         made: ssl.SSLContext = config.ssl_context
@@ -59,7 +60,8 @@ def client_context(config: TlsConfig) -> ssl.SSLContext:
 
 
 def server_context(config: TlsConfig, client_auth: str = "none") -> ssl.SSLContext:
-    """Return the SSLContext of accepted connections. Raises ConfigurationError, which names the config.
+    """Return the SSLContext of accepted connections. Raises ConfigurationError if a config is missing or invalid; the
+    error names it.
 
     `client_auth`: the config `ssl.client.auth`, which is required, requested (a client certificate is optional), or
     none.
@@ -120,7 +122,7 @@ def _take_ciphers(context: ssl.SSLContext, names: str, option: str) -> None:
 def openssl_name(suite: str) -> str:
     """Translate Java's name of a TLS 1.2 cipher suite, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, into OpenSSL's.
 
-    Other names are returned unchanged.
+    Names that do not begin with TLS_ or SSL_ are returned unchanged.
     """
     if not suite.startswith(("TLS_", "SSL_")):
         return suite
@@ -177,7 +179,7 @@ def _trust_pem(context: ssl.SSLContext, pem: str, option: str) -> None:
         raise ConfigurationError(f"{option} has a malformed certificate: {error}") from None
 
 
-# the own key
+# the private key and its certificates
 
 
 def _identify(context: ssl.SSLContext, config: TlsConfig) -> str:
@@ -214,7 +216,7 @@ def _warn_of_expiry(certificates: str) -> None:
 
 
 def _identity(config: TlsConfig) -> tuple[str, Identity | None]:
-    """Return the name of the config that has the private key, and the key; None if there is none."""
+    """Return the name of the config that has the private key, and the identity; `("", None)` if there is none."""
     if config.ssl_keystore_key is not None or config.ssl_keystore_certificate_chain is not None:
         _need_pem(config.ssl_keystore_type, "ssl.keystore.key", "ssl.keystore.type")
         pem = f"{config.ssl_keystore_key or ''}\n{config.ssl_keystore_certificate_chain or ''}"
@@ -314,7 +316,7 @@ def _pem_block(kind: str, der: bytes) -> str:
 def _named(store: str, location: str, password: str | None = None) -> Iterator[None]:
     """Turn a ValueError in the block into a ConfigurationError (context manager).
 
-    The error names the config of the store's password or location.
+    The error names the config of a password or of the store's location.
     """
     try:
         yield

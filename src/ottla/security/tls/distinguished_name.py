@@ -1,9 +1,9 @@
-"""The subject of a certificate in the format of RFC 2253, as Java writes it, and the time when it expires. By default,
-the subject is the user's name in Kafka.
+"""The subject of a certificate in the format of RFC 2253, as Java writes it, and its expiry time. By default, the
+subject is the user's name in Kafka.
 
-Only the part of the DER structure up to the subject is read. The attributes are in the reverse order of the
-certificate's. Attributes without a name in RFC 2253, or whose value is not a string of a type in ENCODINGS, are written
-as OID and hexadecimal value.
+Only the fields of the certificate that are needed for this are decoded. The relative distinguished names are in the
+reverse order of the certificate. Attributes without a name in RFC 2253, or whose value is not a string of a type in
+ENCODINGS, are written as OID and hexadecimal value.
 """
 
 from __future__ import annotations

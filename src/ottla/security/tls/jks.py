@@ -30,8 +30,8 @@ class JavaKeyStore(NamedTuple):
 def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
     """Read a store.
 
-    `password`: None to skip the check of the digest. Raises ValueError if the store is damaged or the password is
-    wrong.
+    `password`: None to skip the check of the digest. Raises ValueError if the digest does not match, because the store
+    is damaged or the password is wrong, or if the store is malformed.
     """
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None and hashlib.sha1(_utf16(password) + _WHITENER + body).digest() != digest:
@@ -49,9 +49,9 @@ def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
 
 
 def reveal_key(hidden: bytes, password: str) -> bytes:
-    """Decrypt a private key.
+    """Decrypt a private key, and return it as PKCS#8 in DER.
 
-    Return it as PKCS#8 in DER. Raises ValueError if the password is wrong or the key is damaged.
+    Raises ValueError if the password is wrong or the key is damaged.
     """
     try:
         length, start = _der_length(hidden, _algorithm_end(hidden) + 1)

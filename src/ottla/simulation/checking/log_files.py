@@ -82,8 +82,8 @@ class LogFiles:
             self._completed.append(completed)
 
     def boundary_faults(self, known_from: float) -> Iterator[str]:
-        """Yield the segments with a base offset above `known_from` that do not begin at the end offset of the previous
-        segment.
+        """Yield descriptions of the segments with a base offset above `known_from` that do not begin at the end offset
+        of the previous segment.
         """
         ends = {batch.segment: batch.header.next_offset for batch in self.batches}
         segments = sorted(self.directory.glob("*.log"))
@@ -93,8 +93,8 @@ class LogFiles:
                 yield f"{after.name} follows offset {end - 1}, and was not compacted below {known_from}"
 
     def order_faults(self, *, compacted: bool) -> Iterator[str]:
-        """Yield the places where offsets do not increase, or, in a log that is not compacted, where an offset is
-        missing.
+        """Yield descriptions of the places where offsets do not increase, or, in a log that is not compacted, where an
+        offset is missing.
         """
         for before, after in pairwise(batch.header for batch in self.batches):
             gap = after.base_offset - before.next_offset
@@ -102,7 +102,7 @@ class LogFiles:
                 yield f"offset {after.base_offset} follows {before.last_offset}"
 
     def index_faults(self) -> Iterator[str]:
-        """Yield the entries of offset and time indexes that point to no batch, or to the wrong one."""
+        """Yield descriptions of the entries of offset and time indexes that point to no batch, or to the wrong one."""
         at = {(batch.segment.stem, batch.position): batch.header for batch in self.batches}
         for path in sorted(self.directory.glob("*.index")):
             for relative, position in _entries(path, INDEX_ENTRY):
@@ -144,7 +144,7 @@ class Crash(NamedTuple):
 
 
 class LogChecker:
-    """Checks logs when they are opened. Its `open_log` replaces that of `storage.recovery`."""
+    """Checks logs when they are opened, and after power losses. Its `open_log` replaces that of `storage.recovery`."""
 
     def __init__(self) -> None:
         self.violations: list[str] = []
@@ -159,8 +159,9 @@ class LogChecker:
             self._crashes[str(log.dir)] = crash
 
     def on_power_lost(self, directory: Path) -> None:
-        """Check that everything below the recovery point is still in a log after the power loss. A compacted log is not
-        checked, because its segments may be in files that recovery has to rename first.
+        """Check that everything below the recovery point is still in a log after the power loss. Logs that `on_crash`
+        did not record are not checked. Neither are compacted logs, because their segments may be in files that recovery
+        has to rename first.
         """
         crash = self._crashes.get(str(directory))
         if crash is None or crash.compacted:
@@ -218,7 +219,7 @@ def _prefix_faults(crash: Crash, files: LogFiles, start: int) -> Iterator[str]:
     """Yield an error if the log begins with other batches than before the crash or, after a kill, has other batches.
 
     Batches before `start`, the log start offset, are not compared. After a power loss, only those below the recovery
-    point are compared, and none before the first segment at the time of the crash, because deleted segments may be
+    point are compared, and none before the first batch at the time of the crash, because deleted segments may be
     there again.
     """
     if crash.power_lost and crash.batches:

@@ -55,8 +55,8 @@ class PartitionStates:
         """The latest controller epoch."""
 
     def on_write(self, path: str, value: bytes | None) -> None:
-        """Check the write of a znode, and store it if it is a partition state. `value` is None if the znode is
-        deleted.
+        """Check and store a partition state, or store the controller epoch; ignore writes of other znodes. `value` is
+        None if the znode is deleted.
         """
         if path == CONTROLLER_EPOCH and value is not None:
             self._controller_epoch = int(value)

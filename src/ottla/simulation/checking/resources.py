@@ -22,7 +22,7 @@ MAX_TIMERS: Final = 40
 MAX_FETCH_SESSIONS: Final = 200
 """Maximum number of fetch sessions. Those of killed clients stay until others need their place, as in Kafka."""
 MAX_SHARE_SESSIONS: Final = 2
-"""Maximum number of share sessions, one per member: those of lost connections stay until they have been idle."""
+"""Maximum number of share sessions, one per member: those of lost connections stay until they are idle for too long."""
 FILES_PER_LOG: Final = WARM_SEGMENTS + 2
 """Maximum number of open files of a log: segments that were read, the active one, and the one that is being rolled."""
 OTHER_FILES: Final = 16

@@ -1,3 +1,3 @@
 """Clients of a simulation besides those in `workloads`: producers with the retry rules of other clients, probes,
-members of a share group, and workloads that change topics, ACLs and quotas.
+single transactions, members of a share group, and workloads that change topics, ACLs and quotas.
 """

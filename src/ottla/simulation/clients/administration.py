@@ -1,7 +1,7 @@
 """Workloads that change topics while records are written to them, for example by reassignment, recreation, config
 changes, deletion of records, or leader elections.
 
-Each `TopicWorkload` has a separate topic, to which one producer writes numbered records. At the end, it usually
+Each `TopicWorkload` has a separate topic, to which it writes numbered records. At the end, it usually
 compares the records in the log with those that were acknowledged.
 """
 
@@ -224,7 +224,7 @@ class RecreatedTopic(TopicWorkload):
 
 
 class ConfiguredTopic(TopicWorkload):
-    """A topic whose configs change: at the end, every broker must have the latest ones."""
+    """A topic whose retention.ms changes: at the end, every broker must have the last value, if it was confirmed."""
 
     TOPIC = "configured"
     last: str | None = None
@@ -323,9 +323,9 @@ class MovedLogs(TopicWorkload):
 class UncleanTopic(TopicWorkload):
     """A topic whose out-of-sync replica may become the leader if no in-sync replica is alive.
 
-    An acknowledged record may be lost, but only if such an election took place afterwards, if the earlier leader had
-    not been notified of it, or if a replica has lost power, which may have been the only one in sync. The remaining
-    records must be in order and without duplicates.
+    An acknowledged record may be lost, but only if such an election took place afterwards, if more than one broker
+    considered itself the leader when the record was written, or if a broker lost power afterwards, whose replica may
+    have been the only one in sync. The remaining records must be in order and without duplicates.
     """
 
     TOPIC = UNCLEAN
@@ -338,8 +338,8 @@ class UncleanTopic(TopicWorkload):
     def __init__(self, cluster: SimulatedCluster, history: History) -> None:
         super().__init__(cluster, history)
         self.written_at: dict[int, float] = {}
-        """The virtual times at which the writes of records began, by record number; minus infinity while there was more
-        than one leader.
+        """The virtual times at which the writes of records began, by record number; minus infinity if there was more
+        than one leader then.
         """
 
     async def write(self, producer: aio.KafkaProducer) -> None:

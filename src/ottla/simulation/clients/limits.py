@@ -19,19 +19,19 @@ from ottla.simulation.workloads import RETRY_SECONDS, Workload
 LIMITED: Final = "limited"
 PAUSE_SECONDS: Final = 3.0
 SETTLE_SECONDS: Final = 60.0
-"""Time in seconds within which all brokers must have the latest changes once the cluster has recovered."""
+"""Time in seconds within which all brokers must have the same ACLs and quotas once the cluster has recovered."""
 TOPICS: Final = 3
 QUOTAS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
 CONFIGS: Final[Mapping[str, Any]] = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-"""Broker configs that enable ACLs, but allow everything to the other clients of a simulation."""
+"""Broker configs that enable ACLs, but allow everything to the clients of a simulation, which are anonymous."""
 
 
 class LimitedClients(Workload):
-    """Changes the ACLs of users and the quotas of clients, until the faults have ended. No client of the run has these
-    users and client ids.
+    """Changes the ACLs of users and the quotas of client ids, until the faults have ended. No client of the run has one
+    of these users or client ids.
     """
 
     def __init__(self, cluster: SimulatedCluster, history: History) -> None:

@@ -1,7 +1,7 @@
 """Probes: requests that brokers must reject, such as those of producers, leaders and controllers that were replaced.
 
 In a real cluster, such requests come from processes that were paused, or over slow connections, at moments that rarely
-occur in a run. Each probe sends one on purpose. A success is a violation; no response or an error is not.
+occur in a run. The probes send them on purpose. A success is a violation; no response or an error is not.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Prober(Workload):
             self._expect(f"a fetch with leader epoch {epoch} from the leader of epoch {current}", code)
 
     async def _old_controller(self) -> None:
-        """Send UpdateMetadata and LeaderAndIsr with the epoch of a controller that was replaced."""
+        """Send UpdateMetadata and LeaderAndIsr with the previous controller epoch."""
         broker = self.rng.choice(self._cluster.brokers)
         if broker.context is None:
             return
@@ -129,7 +129,7 @@ class Prober(Workload):
         self._expect(f"LeaderAndIsr of controller epoch {epoch}", leaders.error_code)
 
     async def _old_generation(self) -> None:
-        """Commit an offset as a member of the group, with its previous generation or member epoch."""
+        """Commit an offset as a member of the group, with an earlier generation or member epoch."""
         if not self._members:
             return
         member = self.rng.choice(self._members)

@@ -36,7 +36,7 @@ END_VERSION: Final = 3
 PRODUCE_VERSION: Final = 9
 """A Produce version that has topic names and requires AddPartitionsToTxn before transactional batches."""
 GROUP, TRANSACTION = 0, 1
-"""The key types of FindCoordinator."""
+"""Key types of FindCoordinator."""
 
 
 class Leader(NamedTuple):
@@ -57,8 +57,8 @@ class RawClient:
     """Sends requests over one connection per broker. Broker ids are positions in `bootstrap_servers`."""
 
     def __init__(self, client_id: str, bootstrap_servers: str, secret: bytes | None = None) -> None:
-        """Create a client, which connects to a broker when it is needed. `secret` is the secret of the cluster, with
-        which the client proves that it is one of its brokers; None for an ordinary client.
+        """Create a client, which connects to a broker when it sends a request to that broker. `secret` is the secret of
+        the cluster, with which the client proves that it is one of its brokers; None for an ordinary client.
         """
         self._client_id = client_id
         self._addresses = [address.split(":") for address in bootstrap_servers.split(",")]
@@ -68,7 +68,9 @@ class RawClient:
         self._next = 0
 
     async def send(self, broker: int, request: Request[R], version: int, timeout: float = TIMEOUT_SECONDS) -> R:
-        """Send a request, and return the response. Raises KafkaError if there is none within `timeout` seconds."""
+        """Send a request, and return the response. Raises KafkaError if the client cannot connect, or if there is no
+        response within `timeout` seconds.
+        """
         channel = await self.connect(broker)
         return await channel.send(request, version, timeout)
 
@@ -99,7 +101,7 @@ class RawClient:
         return self._next % len(self._addresses)
 
     async def leader(self, topic: str, partition: int) -> Leader:
-        """Return the leader of a partition. Raises LeaderNotAvailableError if the queried broker knows none."""
+        """Return the leader of a partition. Raises KafkaError if the queried broker does not respond, or knows none."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         response = await self.send(self.any_broker(), request, METADATA_VERSION)
         for state in response.topics[0].partitions:
@@ -115,7 +117,7 @@ class RawClient:
         return response.node_id
 
     async def init_producer(self, transactional_id: str | None = None) -> ProducerId:
-        """Return a new producer id, or that of a transactional id with the next epoch. Raises KafkaError."""
+        """Return a new producer id, or that of a transactional id with the next epoch. Raises KafkaError on failure."""
         broker = self.any_broker()
         if transactional_id is not None:
             broker = await self.coordinator(transactional_id, TRANSACTION)

@@ -4,10 +4,10 @@ It has up to five batches in flight and retries all batches without a result, in
 batches, as clients do after a broken connection. The two clients differ in how they handle OUT_OF_ORDER_SEQUENCE_NUMBER
 and UNKNOWN_PRODUCER_ID:
 
-- Java's increments its epoch if the oldest batch gets one of these errors, and renumbers all batches without a result
-  from zero;
-- librdkafka fails if the oldest batch is out of order. If a later batch is, it waits for the batches in flight, then
-  gets a new producer id and resends all unacknowledged batches.
+- The Java client increments its epoch if the oldest batch gets one of these errors, and renumbers all batches without a
+  result from zero.
+- librdkafka fails if the oldest batch gets one of them. If only a later batch does, librdkafka waits for the batches in
+  flight, then gets a new producer id and resends all unacknowledged batches.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ScriptedProducer(Workload):
         self._next_sequence = 0
         self._outstanding: list[ScriptedBatch] = []
         self._acked: list[ScriptedBatch] = []
-        """The last five acknowledged batches, in the order of their sequences."""
+        """The last acknowledged batches of the current producer id and epoch, at most five, in order of sequence."""
 
     async def run(self) -> None:
         await self._new_producer_id()
@@ -193,7 +193,7 @@ class ScriptedProducer(Workload):
             await self._new_producer_id()
 
     async def _repeat(self) -> None:
-        """Send one of the last five acknowledged batches again. The broker must recognize it as a duplicate."""
+        """Send one of the last acknowledged batches again. The broker must recognize it as a duplicate."""
         if not self._acked:
             return
         batch = self.rng.choice(self._acked)

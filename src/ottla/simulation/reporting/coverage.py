@@ -30,7 +30,7 @@ class Coverage:
     """The items that runs have covered, and the last MAX_PLANS plans that were the first to cover an item."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Create an empty coverage. `path` is the coverage file; if it exists, its counts are continued."""
+        """Create a coverage. `path` is the coverage file; if it exists, its counts are continued."""
         self._path = path
         self.met: Counter[str] = Counter()
         self._plans: list[CoveringPlan] = []
@@ -68,7 +68,7 @@ class Coverage:
 
 
 def mutated(faults: tuple[Fault, ...], rng: random.Random) -> tuple[Fault, ...]:
-    """Return these faults with one of them moved, changed in kind or length, or left out, or unchanged.
+    """Return these faults unchanged, or with one of them moved, changed in kind or length, or left out.
 
     Faults that may lose acknowledged records are not changed, nor is the quiet time around them, which the promises
     require.

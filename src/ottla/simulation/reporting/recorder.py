@@ -56,7 +56,7 @@ def possible() -> set[str]:
 
 
 class Recorder:
-    """Records the items that one run meets. To do so, it wraps production code for the rest of this process."""
+    """Records the items that one run covers. To do so, it wraps production code for the rest of this process."""
 
     def __init__(self) -> None:
         self.items: set[str] = set()
@@ -64,7 +64,9 @@ class Recorder:
         self._last: dict[tuple[object, ...], object] = {}
 
     def install(self) -> None:
-        """Start recording: wrap the methods that change classic groups and transactions, and that create ApiStats."""
+        """Start recording: wrap the methods that change the states of classic groups and transactions, and the one that
+        creates ApiStats.
+        """
         items, stats = self.items, self._stats
         change_group, change_transaction = TRANSITIONS
         init = STATS_INIT
@@ -109,7 +111,7 @@ class Recorder:
             self.items.update(f"partition: {change}" for change in _changes(before, after))
 
     def result(self, faults: Iterable[Fault]) -> frozenset[str]:
-        """Return the items that the run has met, including its errors, in total and by API, and overlapping faults."""
+        """Return the items that the run has covered, with its errors, in total and by API, and overlapping faults."""
         answered = {(stats.name, code) for stats in self._stats for code in stats.errors if code}
         names = {(api, errors.for_code(code).__name__) for api, code in answered}
         self.items |= {f"error: {name}" for _, name in names} | {f"answer: {api} {name}" for api, name in names}

@@ -1,7 +1,7 @@
 """Requests and responses in the timeline, with the brokers that handle them and the client ids.
 
-Both are written as lines, one per partition. Frequent messages are left out, such as those for metadata, connections
-and heartbeats, and fetches without records or errors.
+Both are written as lines, usually one per partition. Frequent messages are left out, such as those for metadata,
+connections and heartbeats, and fetches without records or errors.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _scalars(values: dict[str, Any]) -> Iterator[str]:
 
 
 def _batches(records: Any) -> str:
-    """Return descriptions of the complete batches in `records`, as those of `batch_text`, separated by commas."""
+    """Return the texts of the complete batches in `records` (see `batch_text`), separated by commas."""
     data = bytes(records.read() if hasattr(records, "read") else records)
     texts, position = [], 0
     while position + LOG_OVERHEAD < len(data):

@@ -1,6 +1,6 @@
 """Shrinking: find a plan with few faults and clients, and a short time, that still breaks the same promise.
 
-Each candidate is the best plan so far without some part. This changes the order of all later events, so candidates
+Most candidates are the best plan so far without some part. This changes the order of all later events, so candidates
 without some faults or clients are also tried with other variations of the same seed.
 """
 
@@ -20,7 +20,7 @@ MARGIN_SECONDS: Final = 0.5
 DECIMALS: Final = 2
 
 RunAll = Callable[[Iterator[Plan]], Iterator[tuple[Plan, RunOutcome]]]
-"""Runs plans in parallel, and yields their outcomes in any order."""
+"""Runs plans in parallel, and yields each with its outcome, in any order."""
 
 
 class Shrunk(NamedTuple):
@@ -88,7 +88,7 @@ class Shrinker:
         )
 
     def _cut_after_the_violation(self) -> None:
-        """Leave out the faults that had not begun, and the load that was left, when the promise was broken."""
+        """Try to leave out the faults that had not begun, and the load that was left, when the promise was broken."""
         plan, outcome = self.best
         if plan.stops_early:
             broken_at = outcome.virtual_seconds - outcome.began
@@ -96,7 +96,7 @@ class Shrinker:
             self._try([plan._replace(faults=faults, lasts=min(plan.lasts, broken_at + MARGIN_SECONDS))])
 
     def _fewer_faults(self) -> bool:
-        """Leave out halves of the faults, then quarters, down to single ones (Zeller's ddmin)."""
+        """Try to leave out all faults, then halves of them, quarters, and so on to single ones (Zeller's ddmin)."""
         return self._without_parts(
             lambda: self.best.plan.faults or (), lambda left: self.best.plan._replace(faults=tuple(left))
         )
@@ -121,7 +121,7 @@ class Shrinker:
         return len(items()) < before
 
     def _shorter(self) -> bool:
-        """Halve the duration of the load, or the time before the first fault. Return whether one of them succeeds."""
+        """Try to halve the duration of the load, or the time before the first fault. Return whether one succeeds."""
         plan = self.best.plan
         faults = plan.faults or ()
         first = min((fault.at for fault in faults), default=plan.lasts)
@@ -148,8 +148,7 @@ def shrunk(
     """Shrink a plan whose run has broken a promise, and begin no further step after `seconds` except rounding. Return
     the plan with the outcome of one more run, which has recorded its requests.
 
-    The plan is returned unchanged if it does not break the promise with its faults as explicit parameters, which would
-    be a bug in this module.
+    The plan is returned unchanged if it does not break the promise with its faults as explicit parameters.
     """
     promise = outcome.promises[0]
     progress(f"shrinking: {outcome.violations[0]}")

@@ -19,7 +19,7 @@ MAX_LINES: Final = 120
 MAX_BATCHES: Final = 12
 """Maximum number of batches that are shown per log; the last ones."""
 WHOLE: Final = ("fault", "checker", "runner")
-"""Sources whose lines are all shown."""
+"""Sources whose lines all belong to the story."""
 LIFE: Final = re.compile(r"starts|serves clients|is killed|loses power|is stopped|failed:|could not start")
 PLACES: Final = (
     re.compile(r"([a-z_]+)-(\d+)"),
