@@ -59,6 +59,6 @@ class RecentRebalances:
         return sums
 
     def for_group(self, group_id: str) -> int | None:
-        """Return the number of rebalances of a group in the last ten minutes; None if no broker has reported counters."""
+        """Return the number of rebalances of a group in the last ten minutes; None if no broker has reported any."""
         sums = self._sums
         return None if sums is None else sums.get(group_id, 0)
