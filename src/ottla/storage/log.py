@@ -450,8 +450,8 @@ class Log:
             self.roll()
 
     def _is_old(self, segment: Segment, timestamp: int) -> bool:
-        """Return whether a segment is older than segment.ms (or max.compaction.lag.ms of a compacted topic) less the
-        jitter, by the timestamps of records, or by the clock if they have none.
+        """Return whether a segment is older than segment.ms (or a lower max.compaction.lag.ms of a compacted topic)
+        less the jitter, by the timestamps of records, or by the clock if they have none.
         """
         limit = self.config.max_segment_ms
         if self.config.segment_jitter_ms:
@@ -522,7 +522,7 @@ class Log:
         return max(bisect_right(self.segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
     def discard(self, segments: list[Segment]) -> None:
-        """Remove segments from the log. Their files are renamed to .deleted; the function that `begin_deletion`
+        """Remove segments from the log. Their files get the suffix .deleted; the function that `begin_deletion`
         returns, or `delete_files`, deletes them.
         """
         deleted = {id(segment) for segment in segments}
@@ -883,8 +883,8 @@ class Log:
         """Remove all records, and continue at `offset` with the leader epochs and the producers of the records before,
         which are in remote storage.
 
-        The new segment is created last: if the broker crashes before that, the log is empty and starts at offset 0, and
-        the state is built again. `sync_tiered_state` must have been called with the same state.
+        The new segment is created last: if the broker crashes before that, the log is empty after the restart, and the
+        state is built again. `sync_tiered_state` must have been called with the same state.
         """
         self._wait_written()
         try:
