@@ -17,7 +17,7 @@ from ottla.storage.files import SyncedFile
 
 
 class EpochEntry(NamedTuple):
-    """An epoch and the offset of its first record."""
+    """A leader epoch and the offset at which it starts."""
 
     epoch: int
     start_offset: int
@@ -40,7 +40,10 @@ class LeaderEpochs:
         self._synced = SyncedFile(path)
 
     def load(self) -> None:
-        """Read the file; a missing one counts as empty. Raises KafkaStorageError if it is damaged or unsorted."""
+        """Read the file; a missing one counts as empty.
+
+        Raises KafkaStorageError if it cannot be read, is damaged, or its entries are not sorted.
+        """
         try:
             self.entries = [EpochEntry(int(epoch), int(start)) for epoch, start in read_lines(self.path, 2)]
         except ValueError as error:
@@ -50,7 +53,7 @@ class LeaderEpochs:
 
     def load_tiered(self, path: Path, first_offset: int) -> None:
         """Add the epochs before `first_offset`, the start of the first segment, from the checkpoint of tiered records,
-        if they are missing. Raises KafkaStorageError if they are, and the checkpoint is damaged.
+        if they are missing. Raises KafkaStorageError if they are, and the checkpoint is damaged or cannot be read.
         """
         if self.entries and self.entries[0].start_offset < first_offset:
             return
@@ -81,8 +84,8 @@ class LeaderEpochs:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest known epoch <= `epoch`, and the offset after its last record.
 
-        Return (-1, -1) if no epoch is known or `epoch` is later than all known ones. If it is earlier than all known
-        ones, return `epoch` itself and the start of the first known one.
+        Return (-1, -1) if no epoch is known, or if `epoch` is negative or later than all known ones. If it is earlier
+        than all known ones, return `epoch` itself and the start of the first known one.
         """
         if epoch < 0 or not self.entries:
             return -1, -1
@@ -107,7 +110,7 @@ class LeaderEpochs:
             self._replace([e for e in self.entries if e.start_offset < end_offset])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs that end at or before `start_offset`, and let the epoch that contains it start there."""
+        """Remove the epochs before the one that contains `start_offset`, and let that one start there."""
         i = bisect_right(self.entries, start_offset, key=lambda e: e.start_offset)
         if (i and self.entries[i - 1].start_offset != start_offset) or i > 1:
             first = EpochEntry(self.entries[i - 1].epoch, start_offset)

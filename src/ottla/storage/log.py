@@ -1,11 +1,11 @@
 """The log of one partition: appending, reading, truncating. Kafka's UnifiedLog.
 
-Invariant: recovery point <= log end, and log start <= last stable offset <= high watermark <= log end. The partition
-that owns the log sets the high watermark. If the topic is tiered (KIP-405), the log start offset may be below the first
-segment: the records between them are only in remote storage. While writes are queued (see `append_writer`), the log can
-be read, flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except `flush`,
-`sync_tiered_state` and the functions returned by `begin_deletion` and `begin_lower_checkpoint`, which workers run, and
-`written_end_offset`.
+Invariant: recovery point <= log end, and in the log of a partition log start <= last stable offset <= high watermark <=
+log end. The partition advances the high watermark. If the topic is tiered (KIP-405), the log start offset may be below
+the first segment: the records between them are only in remote storage. While writes are queued (see `append_writer`),
+the log can be read, flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except
+`flush`, `sync_tiered_state` and the functions returned by `begin_deletion` and `begin_lower_checkpoint`, which workers
+run, and `written_end_offset`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Appended(NamedTuple):
     log_start_offset: int
     header: BatchHeader
     """The header of the first batch, before a leader has assigned its offset and leader epoch, or as a follower has
-    received it; for a duplicate, the header of the repeated batch.
+    received it; for a duplicate, the header of the batch that was not appended.
     """
     duplicate: bool = False
 
@@ -159,13 +159,13 @@ class Log:
         self.dir = directory
         self._load_producers = load_producers
         self.flusher = flusher
-        """The flusher of the log directory; None if this log is not in one."""
+        """The flusher of the log directory; None for a log without one, such as a future log."""
         self._begin_lower_checkpoint = begin_lower_checkpoint
         self.topic_partition = topic_partition
         self.config = config
         self.clock = clock
         self.topic_id: str | None = None
-        """Kafka's text form of the topic's UUID, from partition.metadata; None if the file has none."""
+        """Kafka's text form of the topic's UUID, as in partition.metadata; None if there is none."""
         self.segments: list[Segment] = []
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -186,7 +186,9 @@ class Log:
         truncated meanwhile.
         """
         self._unflushed_indexes: tuple[Segment, ...] = ()
-        """Segments whose indexes were written, perhaps after their records were flushed. Guarded by `_flush_lock`."""
+        """Segments whose indexes were written, perhaps after their records were flushed. Replaced only while
+        `_flush_lock` is held.
+        """
         self.cuts = 0
         """Number of truncations so far. Tasks that copy the log detect by it that it was truncated meanwhile."""
         self._open_segments: list[Segment] = []
@@ -198,7 +200,9 @@ class Log:
         self.closed = False
         self._abandoned = False
         self.failed = False
-        """Whether the disk has failed. Written pages may be lost then, so the log is recovered at the next start."""
+        """Whether an I/O error has taken the log out of service. Written pages may be lost then, so the log is
+        recovered at the next start.
+        """
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -220,7 +224,7 @@ class Log:
 
     @property
     def written_end_offset(self) -> int:
-        """The offset after the last batch that is in the files: the log end offset, unless writes are queued.
+        """The offset before which all batches are in the files: the log end offset, unless writes are queued.
 
         Thread-safe.
         """
@@ -238,8 +242,10 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which a read_committed consumer may read: the high watermark, or if that is lower, the start
-        of the first transaction that is open or whose marker is not below the high watermark.
+        """The offset up to which a read_committed consumer may read.
+
+        This is the start of the first transaction that is open or whose marker is not below the high watermark, but not
+        below the log start offset; the high watermark if there is no such transaction, or it starts later.
         """
         if not self.producers.has_transactions:
             return self.high_watermark
@@ -261,8 +267,8 @@ class Log:
         whether they come from a producer and must follow its rules, or from this broker (group metadata, transaction
         markers). If a producer's batch repeats one of its last five, nothing is appended, and the offsets of that one
         are returned. Raises the errors of a Produce response, KafkaStorageError if the log is closed or cannot be
-        written, and with `inline` LongValidationError for batches whose validation takes long. After an error, none of
-        the batches is in the log.
+        written, and with `inline` LongValidationError for batches whose validation takes long. After an error other
+        than DiskFailedError, none of the batches is in the log.
         """
         now_ms = self.clock.now_ms()
         if isinstance(data, Prepared):
@@ -290,8 +296,8 @@ class Log:
 
     def append_as_follower(self, data: memoryview) -> Appended:
         """Append batches of the leader unchanged. Raises InvalidRecordError if one starts before the log end offset or
-        the end of the batch before it, CorruptMessageError for a wrong CRC, RecordListTooLargeError if the batches are
-        larger than segment.bytes, and KafkaStorageError.
+        the end of the batch before it, CorruptMessageError for a wrong CRC or an incomplete batch,
+        RecordListTooLargeError if the batches are larger than segment.bytes, and KafkaStorageError.
 
         DeleteRecords may have moved the leader's log start into a batch. An empty log that starts there takes the whole
         batch; its log start stays.
@@ -444,8 +450,8 @@ class Log:
             self.roll()
 
     def _is_old(self, segment: Segment, timestamp: int) -> bool:
-        """Return whether a segment is older than segment.ms (or max.compaction.lag.ms of a compacted topic) less the
-        jitter, by the timestamps of records, or by the clock if they have none.
+        """Return whether a segment is older than segment.ms (or a lower max.compaction.lag.ms of a compacted topic)
+        less the jitter, by the timestamps of records, or by the clock if they have none.
         """
         limit = self.config.max_segment_ms
         if self.config.segment_jitter_ms:
@@ -463,7 +469,7 @@ class Log:
     def roll(self) -> Segment:
         """Complete the active segment, write a producer snapshot, and create a new segment at the log end offset.
 
-        Return the new active segment. An empty active segment is kept.
+        Return the active segment. One that is empty and starts at the log end offset is kept.
         """
         old = self.active
         if old.size == 0 and old.base_offset == self.log_end_offset:
@@ -516,8 +522,8 @@ class Log:
         return max(bisect_right(self.segments, offset, key=lambda s: s.base_offset) - 1, 0)
 
     def discard(self, segments: list[Segment]) -> None:
-        """Remove segments from the log. Their files are renamed to .deleted; `begin_deletion` or `delete_files` deletes
-        them.
+        """Remove segments from the log. Their files get the suffix .deleted; the function that `begin_deletion`
+        returns, or `delete_files`, deletes them.
         """
         deleted = {id(segment) for segment in segments}
         self.segments = [segment for segment in self.segments if id(segment) not in deleted]
@@ -555,8 +561,8 @@ class Log:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, max_offset: int, at_least_one: bool = True) -> FileSlice:
-        """Return whole batches, from the one that contains `offset` or the next one to before `max_offset`, of at most
-        `max_bytes` together.
+        """Return whole batches before `max_offset`, of at most `max_bytes` together. The first one contains `offset`,
+        or is the next one if compaction has removed that batch.
 
         A slice contains batches of one segment only. If the first batch alone is larger than `max_bytes`, it is
         returned if `at_least_one` is set. The slice is empty if `offset` is not below `max_offset` or the written end
@@ -665,8 +671,9 @@ class Log:
         return None
 
     def max_timestamp_offset(self) -> OffsetAndTimestamp | None:
-        """Return offset and timestamp of the first record on this broker with the highest timestamp (KIP-734); None if
-        no record has a timestamp.
+        """Return offset and timestamp of the first record with the highest timestamp in this broker's segments
+        (KIP-734); None if no record has a timestamp, or if all records with the highest one are before the log start
+        offset.
         """
         latest = max((segment.latest().timestamp for segment in self.segments), default=-1)
         return None if latest < 0 else self.offset_for_time(latest)
@@ -676,7 +683,8 @@ class Log:
         (None: of all segments).
 
         The highest comes first. The log end offset is the first if `timestamp_ms` is None or not in the past, and the
-        active segment is not empty. This is ListOffsets version 0 (Kafka before 0.10.1).
+        active segment is not empty. Records that are only in remote storage count as one segment. This is ListOffsets
+        version 0 (Kafka before 0.10.1).
         """
         times = [(max(s.base_offset, self.log_start_offset), s.modified_ms()) for s in self.segments]
         if self.log_start_offset < self.segments[0].base_offset:
@@ -688,7 +696,7 @@ class Log:
         return sorted((offset for offset, _ in times), reverse=True)
 
     def aborted_transactions(self, from_offset: int, until_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in [from_offset, until_offset), for read_committed fetches."""
+        """Return the aborted transactions that overlap [from_offset, until_offset), for read_committed fetches."""
         transactions = []
         for segment in self.segments[self.segment_number(from_offset) :]:
             entries = self.txn_index(segment).entries
@@ -729,9 +737,9 @@ class Log:
     def flush(self, up_to: int | None = None, *, is_awaited: bool = False) -> None:
         """Wait until all records before `up_to` are on disk, and advance the recovery point to it.
 
-        `up_to`: at most, and if None, the written end offset. `is_awaited`: whether acknowledgements wait for the
-        flush. May be called in a worker thread. The recovery point is not advanced if KafkaStorageError is raised, or
-        if the log was truncated or closed without a flush meanwhile.
+        `up_to`: limited to the written end offset, which is also the default. `is_awaited`: whether acknowledgements
+        wait for the flush. May be called in a worker thread. If the log was truncated meanwhile, the recovery point is
+        not advanced. Raises KafkaStorageError if the flush fails, unless the log was closed without a flush meanwhile.
         """
         cuts = self.cuts
         end = self.written_end_offset
@@ -804,8 +812,9 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Remove all records from `offset` on, and the whole batch that contains it. Return whether any were removed.
 
-        If `offset` is within a batch, the log then ends where that batch began, and the records before `offset` are
-        fetched again. That happens if DeleteRecords has moved the start of the leader's first epoch into a batch.
+        If `offset` is within a batch, the log then ends where that batch began, or at the log start offset if that is
+        later, and the records before `offset` are fetched again. That happens if DeleteRecords has moved the start of
+        the leader's first epoch into a batch.
         """
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(
@@ -847,8 +856,8 @@ class Log:
     def sync_tiered_state(self, offset: int, epochs: list[EpochEntry], producer_snapshot: bytes | None = None) -> None:
         """Write the state that this broker keeps of the records before `offset` once they are only in remote storage.
 
-        These are their leader epochs, and the producer snapshot (None: it is in its file, which is flushed). Both are
-        written with fsync, so call this in a worker thread, before the segments are deleted.
+        The state is their leader epochs, and the producer snapshot (None: it is in its file, which is flushed). Both
+        are written with fsync, so call this in a worker thread, before the segments are deleted.
         """
         snapshot = self.dir / file_name(offset, SNAPSHOT_SUFFIX)
         if producer_snapshot is None:
@@ -874,8 +883,8 @@ class Log:
         """Remove all records, and continue at `offset` with the leader epochs and the producers of the records before,
         which are in remote storage.
 
-        The new segment is created last: if the broker crashes before that, the log is empty and starts at offset 0, and
-        the state is built again. `sync_tiered_state` must have been called with the same state.
+        The new segment is created last: if the broker crashes before that, the log is empty after the restart, and the
+        state is built again. `sync_tiered_state` must have been called with the same state.
         """
         self._wait_written()
         try:
@@ -896,11 +905,11 @@ class Log:
             raise self._storage_error("restart", error) from error
 
     def begin_lower_checkpoint(self) -> Callable[[], None] | None:
-        """Return a function, to be called by a worker, that writes the recovery point that a truncation has lowered;
-        None if the one on disk is not higher.
+        """Return a function, to be called by a worker, that writes the recovery points of the log directory after a
+        truncation has lowered that of this log; None if they need not be written.
 
-        It has to be on disk before later appends are acknowledged, because recovery assumes that everything below the
-        checkpointed recovery point was flushed.
+        The lower recovery point has to be on disk before later appends are acknowledged, because recovery assumes that
+        everything below the checkpointed recovery point was flushed.
         """
         return None if self._begin_lower_checkpoint is None else self._begin_lower_checkpoint(self.topic_partition)
 
@@ -954,7 +963,8 @@ class Log:
         return len(deleted)
 
     def drop_local_before(self, offset: int) -> None:
-        """Discard the segments that end at or before `offset`, because they are in remote storage.
+        """Discard the segments that end at or before `offset`, except the active one, because they are in remote
+        storage.
 
         The log start offset stays, and the producer snapshot at `offset` must be on disk: it replaces the segments
         when the producer state is loaded.

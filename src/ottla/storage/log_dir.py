@@ -104,13 +104,13 @@ class LogDir:
         self._clean = False
         self._loaded = False
         self.load_progress = ""
-        """Progress of `load`, such as the number of loaded logs. Empty before and after."""
+        """A text about the progress of `load`, for people. Empty before `load`, and once it has returned."""
         self._stops_loading = False
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         self._compacted_below = True
         """Whether all logs are compacted below the checkpointed recovery points only."""
         self._checkpoint_lock = Lock()
-        """Guards the checkpoint files and the attributes that describe them, because several workers may write them."""
+        """Held by `_write_checkpoints`, which several workers may call."""
         self._checkpoints_begun = 0
         self._last_written = 0
         """The number of the checkpoints that were written last; earlier ones are no longer written."""
@@ -186,7 +186,7 @@ class LogDir:
             self._lock_fd = -1
 
     def _identify(self, broker_id: int, cluster_id: str | None) -> None:
-        """Compare broker id and cluster id with meta.properties. Write the file if it is missing or lacks an id.
+        """Compare broker id and cluster id with meta.properties. Write the file if it is missing or incomplete.
 
         Raises StartupError if they differ.
         """
@@ -225,7 +225,7 @@ class LogDir:
         Raises UnusableDirectoryError if the directory cannot be read or written. A log that cannot be opened is added
         to `failed`; the others are not affected. After a crash, up to `recovery_threads` logs are recovered at the same
         time. `load` may run in a separate thread; other threads may then read `load_progress` and call `stop_loading`,
-        which makes `load` raise LoadStoppedError.
+        which makes `load` raise LoadStoppedError unless it has already begun to open the last log.
         """
         began = perf_counter()
         marker = self.path / CLEAN_SHUTDOWN
@@ -307,7 +307,6 @@ class LogDir:
     def _load_one(
         self, tp: TopicPartition, directory: Path, config_of: ConfigOf, recovery_point: int | None, start_offset: int
     ) -> Log | errors.KafkaStorageError:
-        """Open a log. Return it, or the error. After a crash, this runs in a recovery thread."""
         compacted_below = self._compacted_below and recovery_point is not None
         try:
             opened = open_log(
@@ -348,10 +347,10 @@ class LogDir:
     # Logs
 
     def create(self, tp: TopicPartition, config: LogConfig, topic_id: str | None = None) -> Log:
-        """Return the log of a partition. Create it if it is missing.
+        """Return the log of a partition. Open or create it if it is not open.
 
-        If there is a directory of this name with another topic id than `topic_id`, rename it to that of a stray
-        partition first. Raises KafkaStorageError.
+        If it is not open, and its directory has another topic id than `topic_id`, rename that directory to one of a
+        stray partition first. Raises KafkaStorageError.
         """
         existing = self.logs.get(tp)
         if existing is not None:
@@ -436,8 +435,8 @@ class LogDir:
         self._remove(future.dir)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Delete a log, if there is one: rename its directory at once. `begin_deletion` removes it after
-        file.delete.delay.ms.
+        """Delete a log, if there is one: rename its directory at once. After file.delete.delay.ms, a function that
+        `begin_deletion` returns removes it.
         """
         partition_log = self.logs.get(tp)
         if partition_log is not None:
@@ -538,7 +537,7 @@ class LogDir:
         return cleaning
 
     def _not_cleanable(self, tp: TopicPartition, error: Exception) -> None:
-        """Mark a log as uncleanable because it cannot be read. Raise the storage error if it is an I/O error."""
+        """Mark a log as uncleanable after an error, or raise the storage error if it is an OSError."""
         if isinstance(error, OSError):
             raise storage_error(f"compact {tp}", self.path, error) from error
         self._mark_uncleanable(tp, error)
@@ -741,7 +740,8 @@ def new_id() -> str:
 
 
 def owner_of(path: Path | str) -> int | None:
-    """Return the id of the broker that a log directory belongs to; None if its meta.properties is missing or has no id.
+    """Return the id of the broker that a log directory belongs to; None if its meta.properties is missing or has no
+    valid id.
 
     Raises UnusableDirectoryError if its meta.properties cannot be read.
     """

@@ -1,7 +1,7 @@
 """The flushes of the logs in one log directory: their threads, their durations, and warnings if the disk is slow.
 
-Each directory has threads of its own, because a flush to a disk that hangs takes as long as the disk does. Neither
-flushes to other disks nor the broker's workers, which validate large batches, must wait for it.
+Each directory has threads of its own, because a flush to a disk that hangs takes as long as the disk does. Flushes to
+other disks, and the broker's workers, which validate large batches, must not wait for it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ottla.model import TopicPartition
 log = logging.getLogger("ottla.storage")
 
 THREADS: Final = 8
-"""Maximum number of logs in a directory that are flushed at the same time: the default of `num.io.threads`."""
+"""Number of threads for the flushes of a directory: the default of `num.io.threads`."""
 SLOW_SECONDS: Final = 0.5
-"""Duration in seconds from which a flush that acknowledgements wait for is slow."""
+"""Duration in seconds above which a flush that acknowledgements wait for is slow."""
 HANG_SECONDS: Final = 10.0
 """Duration in seconds from which `check` reports a flush that acknowledgements wait for and that has not returned."""
 REPEAT_SECONDS: Final = 60.0
@@ -51,12 +51,12 @@ class LogFlusher:
         self.workers = ThreadPoolExecutor(THREADS, f"ottla-flush-{directory.name}")
         self.times = LatencyHistogram()
         self.slow_flushes = 0
-        """Number of flushes that acknowledgements have waited for longer than SLOW_SECONDS."""
+        """Number of flushes that took longer than SLOW_SECONDS while acknowledgements waited for them."""
         self._running: dict[int, RunningFlush] = {}
         self._next_id = 0
         self._lock = Lock()
         self._slow_at = 0.0
-        """The times of the first and the last slow flush, if `_unreported` is not None."""
+        """The time at which the last slow flush returned, if `_unreported` is not None."""
         self._unreported: int | None = None
         """The number of slow flushes since the last warning; None while the disk is fast."""
         self._warn_at = 0.0

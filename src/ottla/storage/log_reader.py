@@ -71,7 +71,8 @@ class ReadOnlyLog:
         return max(self.start, reached if high_watermark is None else min(reached, high_watermark))
 
     def batches(self, start: int, end: int) -> Iterator[StoredBatch]:
-        """Yield the batches that contain offsets with start <= offset < end, in order.
+        """Yield the batches that contain offsets with start <= offset < end, in order, and perhaps one more message of
+        format 0 or 1, because its header may not have its first offset.
 
         Raises OffsetOutOfRangeError if `start` is before the first segment, KafkaStorageError if segments disappear in
         each of TRIES attempts, CorruptMessageError for bytes that cannot be a batch. CRCs are not verified.
@@ -212,7 +213,7 @@ def offline_logs(log_dirs: list[Path]) -> dict[TopicPartition, ReadOnlyLog]:
     """Return the logs in these log directories.
 
     If several brokers' directories have replicas of a partition, the replica with the highest `end` is returned. Raises
-    KafkaStorageError if a path is not a directory, or a checkpoint in it is damaged.
+    KafkaStorageError if a path is not a directory, or a checkpoint in it is damaged or cannot be read.
     """
     logs: dict[TopicPartition, ReadOnlyLog] = {}
     for path in log_dirs:

@@ -137,7 +137,7 @@ class VerificationGuard:
     """Represents the verification of a transaction by its coordinator.
 
     It becomes invalid when the next batch or marker of its producer is appended, when a guard for a newer epoch is
-    created, or if it is unused for long (see `ProducerStates.remove_expired`).
+    created, when the log is truncated, or if it is unused for long (see `ProducerStates.remove_expired`).
     """
 
     __slots__ = ("epoch", "unused")
@@ -158,8 +158,8 @@ class ProducerStates:
         self.ongoing: dict[int, int] = {}
         """The producer ids of open transactions by first offset, in the order of the offsets."""
         self._unreplicated: dict[int, int] = {}
-        """The offsets of the markers that are not below the high watermark yet, by the first offset of their
-        transactions.
+        """The offsets of the markers that `forget_replicated` has not found below the high watermark yet, by the first
+        offset of their transactions.
         """
         self._lowest: dict[int, tuple[int, int]] = {}
         """By producer id: epoch and lowest sequence number seen of producers whose transactions have no batch in the
@@ -178,7 +178,8 @@ class ProducerStates:
         return producer is not None and producer.epoch == epoch and producer.first_txn_offset != NO_TRANSACTION
 
     def expect(self, producer_id: int, epoch: int, sequence: int) -> None:
-        """Record the sequence number of a transaction's batch before the transaction is verified.
+        """Record the sequence number of a batch of a transaction that has no batch in the log yet, if it is the lowest
+        of its epoch.
 
         If the first of several batches in flight is rejected, those after it must not count as the start of the
         transaction.
@@ -214,9 +215,7 @@ class ProducerStates:
         return guard
 
     def is_guarded(self, producer_id: int, guard: VerificationGuard) -> bool:
-        """Return whether the guard is still valid: since it was created, neither a batch nor a marker of the producer
-        has been appended, no guard for a newer epoch was created, and it has not been removed as unused.
-        """
+        """Return whether the guard is still valid (see `VerificationGuard`)."""
         return self._guards.get(producer_id) is guard
 
     def check_bumped(self, producer_id: int, epoch: int) -> None:

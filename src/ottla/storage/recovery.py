@@ -2,7 +2,8 @@
 log at the first invalid batch.
 
 After a clean shutdown, only the batches at the end of the last segment are checked. After a crash, every batch from the
-recovery point on is checked; the batches before it were flushed. In both cases, missing or invalid indexes are rebuilt.
+recovery point on is checked; the batches before it were flushed. In both cases, indexes that are missing or found to be
+invalid are rebuilt.
 """
 
 from __future__ import annotations
@@ -63,11 +64,11 @@ def open_log(
 ) -> Log:
     """Open the log in `directory`, or create it if it does not exist. Return it, ready for appends.
 
-    `clean`: whether it was shut down cleanly, so that only file names, file sizes, and the indexes and the end of the
-    last segment are checked. `compacted`: whether it was once compacted, so that offsets may be missing even if its
-    topic is no longer compacted. `compacted_below`: whether no segment was compacted above the recovery point. The high
-    watermark is the local log start offset until the caller sets it. Raises KafkaStorageError if the files cannot be
-    read or are inconsistent.
+    `clean`: whether it was shut down cleanly, so that of its segments only file names, the sizes of index files, and
+    the indexes and the end of the last segment are checked. `compacted`: whether it was once compacted, so that offsets
+    may be missing even if its topic is no longer compacted. `compacted_below`: whether no segment was compacted above
+    the recovery point. The high watermark is the local log start offset until the caller sets it. Raises
+    KafkaStorageError if the files cannot be read or are inconsistent.
     """
     opened = Log(
         directory,
@@ -107,7 +108,7 @@ def _tidy(directory: Path) -> set[str]:
 
     The cleaner writes `.cleaned` files, renames all of them to `.swap` when they are complete, deletes the old
     segments, and removes the suffix `.swap`. It renames them from the last segment to the first. So `.cleaned` files
-    are incomplete, and a `.swap` file is complete if no `.cleaned` file has the same or a lower offset.
+    are removed, and a `.swap` file is complete if no `.cleaned` file has the same or a lower offset.
     """
     names = set(os.listdir(directory))
     cleaned = {name for name in names if name.endswith(CLEANED_SUFFIX)}
@@ -179,9 +180,8 @@ def _load_segments(opened: Log, names: set[str]) -> None:
 
 
 def _recover(opened: Log, recovery_point: int, *, compacted: bool, compacted_below: bool) -> int:
-    """Check the batches of all segments that end after the recovery point, and the indexes of the others. Truncate the
-    log at the first damaged batch, or at the first gap in its offsets after a known recovery point unless it is
-    compacted.
+    """Check the batches of the last segment and of all that end after the recovery point, and the indexes of the
+    others. Truncate the log at the first damaged batch, or at a gap in its offsets that compaction cannot have left.
 
     Return the base offset of the first segment whose batches were checked.
     """
@@ -307,8 +307,8 @@ def _load_end(opened: Log, log_start_offset: int, checked_from: int | None) -> N
 
 
 def _load_leader_epochs(opened: Log, checked_from: int | None) -> None:
-    """Load the leader epochs from their file, and after a crash also from the batches that may be newer than the
-    file.
+    """Load the leader epochs from their file; also from batches if those may be newer, or if the file is damaged or has
+    no epochs.
     """
     epochs = opened.leader_epochs
     try:
@@ -341,9 +341,10 @@ def _scan_leader_epochs(opened: Log, checked_from: int) -> None:
 
 
 def load_producers(opened: Log) -> None:
-    """Load the producer state from the newest snapshot within the log, and from the batches after it.
+    """Load the producer state from the newest usable snapshot within the log, if there is one, and from the batches
+    after it.
 
-    In a tiered log, write the snapshots that are missing at the starts of segments.
+    In a tiered log, write the snapshots that are missing at the starts of segments, except the first segment.
     """
     producers = opened.producers
     producers.clear(opened.log_start_offset)

@@ -39,8 +39,8 @@ def local_retention_offset(log: Log, now_ms: int) -> int:
     These segments are in remote storage, and exceed local.retention.ms or local.retention.bytes. The offset is the
     start of a segment.
 
-    If the active segment is too old, it is rolled, so that it can be copied and then deleted. Raises KafkaStorageError
-    after an I/O error.
+    If all segments are too old, the active one is rolled, so that it can be copied and then deleted. Raises
+    KafkaStorageError after an I/O error.
     """
     config = log.config
     try:

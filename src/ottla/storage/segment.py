@@ -113,7 +113,7 @@ class Segment:
 
     @property
     def readable(self) -> int:
-        """The position after the last batch that is in the file: `size`, unless writes are queued."""
+        """The position before which all batches are in the file: `size`, unless writes are queued."""
         return self.size if self._unwritten is None else self._unwritten
 
     def set_unwritten(self, position: int | None) -> None:
@@ -154,7 +154,9 @@ class Segment:
             self.offset_of_max_timestamp = self.time_index.last_offset
 
     def sanity_check(self) -> None:
-        """Raise KafkaStorageError if an index is missing or damaged, or points beyond the end of the log."""
+        """Raise KafkaStorageError if an index is missing or damaged, or the offset index points beyond the end of the
+        `.log` file.
+        """
         for index in (self.offset_index, self.time_index):
             if not index.path.exists():
                 raise KafkaStorageError(f"{index.path} is missing")
@@ -260,7 +262,7 @@ class Segment:
         self._recent[offset] = position
 
     def _note(self, position: int, nbytes: int, header: BatchHeader) -> None:
-        """Update the indexes and the highest timestamp for a batch that was written at `position`."""
+        """Update the indexes and the highest timestamp for a batch that was appended at `position`."""
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
         if self._bytes_since_index_entry > self.index_interval_bytes and not self.offset_index.is_full:
@@ -320,8 +322,8 @@ class Segment:
         return scanner
 
     def truncate_to(self, offset: int) -> int:
-        """Remove all batches from the one that contains `offset` on. Return the offset at which the segment ends then:
-        before `offset` if that batch begins before it.
+        """Remove all batches that end at `offset` or later. Return the offset at which the segment ends then: `offset`,
+        or the start of the first removed batch if that is lower.
         """
         self._load_indexes(WRITABLE)
         cut = self.position_of(offset)
@@ -344,7 +346,10 @@ class Segment:
     # Reading
 
     def position_of(self, offset: int) -> int | None:
-        """Return the position of the first batch that ends at `offset` or later; None if all end before it."""
+        """Return the position of the first batch that ends at `offset` or later; None if there is none.
+
+        A batch whose write is queued need not be found.
+        """
         recent = self._recent.get(offset)
         if recent is not None:
             return recent
@@ -433,8 +438,8 @@ class Segment:
         return last.next_offset
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[TimestampAndOffset, int] | None:
-        """Return the first record from `from_offset` on with a timestamp of `timestamp` or later, and its leader epoch;
-        None if there is none.
+        """Return timestamp and offset of the first record from `from_offset` on with a timestamp of `timestamp` or
+        later, and its leader epoch; None if there is none.
         """
         self._load_indexes()
         start = self.position_of(max(self.time_index.lookup(timestamp), from_offset))

@@ -32,7 +32,7 @@ class AbortedTransaction(NamedTuple):
 def entries_in(content: bytes, source: object) -> list[AbortedTransaction]:
     """Return the entries in the content of an index. An incomplete last entry is ignored.
 
-    Raises KafkaStorageError, which names the `source`, if an entry has an unknown version.
+    Raises KafkaStorageError, which names the `source`, if an entry has a newer version.
     """
     whole = len(content) - len(content) % _ENTRY.size
     entries = list(_ENTRY.iter_unpack(content[:whole]))
@@ -52,7 +52,7 @@ class TransactionIndex:
     def entries(self) -> list[AbortedTransaction]:
         """All entries, which are read at the first use.
 
-        An incomplete last entry is ignored. Raises KafkaStorageError for an entry of an unknown version; other damage
+        An incomplete last entry is ignored. Raises KafkaStorageError for an entry of a newer version; other damage
         is found by `sanity_check`.
         """
         if self._entries is None:

@@ -58,7 +58,7 @@ MIN_MESSAGE_BYTES = 14
 
 
 class Batch(NamedTuple):
-    """A validated batch, and its start and end in the buffer."""
+    """The header of a batch, and the start and end of the batch in the buffer."""
 
     header: BatchHeader
     start: int
@@ -73,7 +73,7 @@ class RecordError(NamedTuple):
 
 
 class InvalidRecordsError(errors.InvalidRecordError):
-    """Some records cannot be appended; `records` lists them with reasons (KIP-467)."""
+    """Some records cannot be appended; `records` lists the first ones with reasons (KIP-467)."""
 
     def __init__(self, records: list[RecordError]) -> None:
         super().__init__(f"{len(records)} record(s) were rejected, the first because {records[0].message}")
@@ -81,8 +81,8 @@ class InvalidRecordsError(errors.InvalidRecordError):
 
 
 class InvalidTimestampsError(errors.InvalidTimestampError):
-    """Some records have timestamps that the topic does not accept; `records` lists them with reasons (KIP-467), and
-    also records that lack a key in a compacted topic.
+    """Some records have timestamps that the topic does not accept; `records` lists the first ones with reasons
+    (KIP-467), and also records that lack a key in a compacted topic.
     """
 
     def __init__(self, records: list[RecordError]) -> None:
@@ -223,8 +223,9 @@ def _whole_batch(view: memoryview) -> int | None:
 def open_batch(view: memoryview, batch: Batch, max_bytes: int, *, inline: bool = False) -> Buffer:
     """Return the uncompressed records of a producer's batch.
 
-    If the batch is compressed, raises InvalidRecordError if it cannot be decompressed, MessageTooLargeError if the
-    records have more than `max_bytes` bytes, and with `inline` LongValidationError if they have more than INLINE_BYTES.
+    If the batch is compressed, raises InvalidRecordError if it cannot be decompressed, and MessageTooLargeError if the
+    records have more than `max_bytes` bytes. With `inline`, raises LongValidationError for more than INLINE_BYTES if
+    `max_bytes` is higher.
     """
     records = view[batch.start + HEADER_BYTES : batch.end]
     if not batch.header.attributes & CODEC_MASK:
@@ -285,15 +286,16 @@ class DeferredAppendError(Exception):
 
 
 class LongValidationError(DeferredAppendError):
-    """The validation of a batch would block the event loop for milliseconds, so a worker has to do it."""
+    """The validation of a batch would block the event loop for too long, so a worker has to do it."""
 
 
 def prepare(view: memoryview, config: LogConfig, now_ms: int, *, inline: bool = False) -> Prepared:
     """Validate a producer's batches, and convert them to the topic's compression. Offsets are not assigned yet.
 
     The returned buffer is `view` itself, in which timestamps may be set, unless batches were compressed again. May be
-    called in a worker. Raises the errors of a Produce response. `inline`: called on the event loop; raise
-    LongValidationError if it would take milliseconds.
+    called in a worker. Raises the errors of a Produce response. `inline`: for calls on the event loop; raise
+    LongValidationError if more than INLINE_BYTES would be decompressed, or more than INLINE_RECOMPRESSED_BYTES
+    compressed again.
     """
     batches = read_batches(view)
     check_size(batches, config.max_message_bytes)

@@ -46,7 +46,7 @@ class ProducerFactory(_Factory):
 class ConsumerFactory(_Factory):
     """Creates consumers: `ottla_consumer("topic", group_id="g")` takes the arguments of `KafkaConsumer`.
 
-    They start at the beginning of a topic by default, because tests often write records before a consumer has started.
+    `auto_offset_reset` is by default "earliest", because tests often write records before a consumer has started.
     """
 
     def __call__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> KafkaConsumer:
@@ -167,7 +167,7 @@ class AsyncProducerFactory(_AsyncFactory):
 class AsyncConsumerFactory(_AsyncFactory):
     """Starts asyncio consumers: `await ottla_aio_consumer("topic", group_id="g")`.
 
-    They start at the beginning of a topic by default, as those of `ConsumerFactory`.
+    `auto_offset_reset` is by default "earliest", as with `ConsumerFactory`.
     """
 
     async def __call__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> aio.KafkaConsumer:

@@ -37,7 +37,7 @@ class Fault:
     return the fault, so that calls can be chained: `.delay(0.5).fail("NOT_COORDINATOR")`.
 
     Without an outcome (`fail`, `drop`, `disconnect`, `lose_response`, `throttle`), the request is handled after the
-    other steps.
+    steps. Adding a step or another outcome after an outcome raises ConfigurationError.
     """
 
     def __init__(

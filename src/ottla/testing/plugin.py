@@ -77,7 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "ottla_broker(options, brokers=…): the test has a separate broker, with these configs in addition to those "
-        "of ottla_broker_options; brokers: the number of brokers (default: 1)",
+        "of ottla_broker_options; brokers: the number of brokers (default: 1, or 3 with ottla_cluster)",
     )
 
 
@@ -233,7 +233,7 @@ def ottla_bootstrap_servers(ottla_broker: Broker) -> str:
 
 @pytest.fixture
 def ottla_clock(ottla_broker: Broker) -> BrokerClock:
-    """Return the clock of the broker, which `ottla_clock.advance(3600)` advances by seconds. A test with this fixture
+    """Return the clock of the broker, which `ottla_clock.advance(3600)` advances by an hour. A test with this fixture
     has a separate broker.
     """
     from ottla.testing.clock import BrokerClock
@@ -290,7 +290,7 @@ def ottla_consumer(ottla_bootstrap_servers: str, _ottla_clients: ExitStack) -> C
     """Return a function that creates consumers, which are closed at the end of the test:
     `ottla_consumer("topic", group_id="g")`.
 
-    They start at the beginning of a topic unless `auto_offset_reset` is set.
+    `auto_offset_reset` is by default "earliest".
     """
     from ottla.testing.clients import ConsumerFactory
 
@@ -348,7 +348,7 @@ def ottla_aio_producer(_ottla_aio_clients: AsyncClients) -> AsyncProducerFactory
 def ottla_aio_consumer(_ottla_aio_clients: AsyncClients) -> AsyncConsumerFactory:
     """Return a coroutine function that starts asyncio consumers: `await ottla_aio_consumer("topic")`.
 
-    They start at the beginning of a topic unless `auto_offset_reset` is set.
+    `auto_offset_reset` is by default "earliest".
     """
     from ottla.testing.clients import AsyncConsumerFactory
 

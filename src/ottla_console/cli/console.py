@@ -23,8 +23,8 @@ from ottla_console.serving import serve
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the console until SIGINT or SIGTERM, and return the exit code. Raises ConfigurationError and
-    CommandFailedError.
+    """Serve the console until SIGINT or SIGTERM, or print a hash for --hash-password. Return the exit code. Raises
+    ConfigurationError and CommandFailedError.
     """
     if args.hash_password:
         return _print_hash()

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.05
 ONCE_SHARE = 1.0
 LIVE_SHARE = 0.2
-"""The fraction of the time that refreshes may take."""
+"""The maximum fraction of the time that refreshing a snapshot may take."""
 FIRST_SECONDS = 10.0
-"""Maximum time in seconds to wait for the snapshots of the cluster."""
+"""Maximum time in seconds to wait for the snapshots of the cluster, and also for the first rates."""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ seconds.
 CHANGE_MS: Final = 10_000
 """Timeout of changes in milliseconds."""
 MAX_CONSUMERS: Final = 16
-"""The maximum number of open pages with records and of live tails. More are rejected."""
+"""The maximum number of concurrent consumers, which pages with records and live tails use. More are rejected."""
 FETCH_BYTES: Final = 4 * 1024 * 1024
 PARTITION_BYTES: Final = 512 * 1024
 

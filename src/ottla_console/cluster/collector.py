@@ -44,7 +44,9 @@ T = TypeVar("T")
 log = logging.getLogger("ottla.console")
 
 FIRST_MS: Final = 1_000
-"""Timeout of the first request in milliseconds. A page waits for it, and shows the error."""
+"""Timeout in milliseconds of the request for the brokers as long as there is no snapshot. A page waits for it, and
+shows the error.
+"""
 LOAD_MS: Final = 10_000
 """Time limit in milliseconds of a request in the background. Pages have a separate, shorter limit."""
 MAX_AGE_SECONDS: Final = 60.0
@@ -74,14 +76,14 @@ class Refreshed(Generic[T]):
         self._lock = asyncio.Lock()
         self._generation = 0
         self._changes = 0
-        """The number of changes of the cluster that this process has made so far."""
+        """The number of calls of `invalidate` so far."""
         self._loaded_changes = 0
-        """The number of changes that had been made when the last load began. Its snapshot contains them."""
+        """The value of `_changes` at the start of the last load that has ended."""
         self._cost = 0.0
         self._value: T | None = None
         self.error: KafkaError | None = None
-        """The error of the last refresh; None if it succeeded. After an error the snapshot is that of an earlier
-        refresh.
+        """The error of the last refresh; None if it succeeded. After an error the snapshot, if there is one, is that of
+        an earlier refresh.
         """
         self.loaded_at = 0.0
 
@@ -113,11 +115,13 @@ class Refreshed(Generic[T]):
         return self._loaded_changes < self._changes
 
     def invalidate(self) -> None:
-        """Mark the snapshot as outdated because the cluster was changed. The next `get` waits for a refresh."""
+        """Mark the snapshot as outdated, for example because the cluster was changed. The next `get` waits for a
+        refresh.
+        """
         self._changes += 1
 
     async def get(self, loop: asyncio.AbstractEventLoop) -> T:
-        """Return the snapshot, after a refresh if there is none or if the cluster was changed. May be called in any
+        """Return the snapshot, after a refresh if there is none or if it is marked as outdated. May be called in any
         event loop. Raises the error of the refresh if there is no snapshot.
         """
         if self._value is None or self._is_stale:
@@ -130,8 +134,8 @@ class Refreshed(Generic[T]):
     async def get_recent(self, loop: asyncio.AbstractEventLoop) -> T:
         """Return a snapshot that is refreshed on demand, not at intervals.
 
-        An outdated snapshot is refreshed. The caller waits for the refresh only if there is no snapshot, if it is older
-        than `MAX_AGE_SECONDS`, or if the cluster was changed since.
+        A snapshot that is older than the interval is refreshed. The caller waits for the refresh only if there is no
+        snapshot, if it is older than `MAX_AGE_SECONDS`, or if the cluster was changed since.
         """
         age = time.time() - self.loaded_at
         if age > MAX_AGE_SECONDS:
@@ -345,7 +349,9 @@ class Collector:
         }
 
     async def _sample_lags(self, group_ids: Iterable[str]) -> dict[str, int]:
-        """Return the lag of each group that has committed offsets, over the sampled partitions."""
+        """Return the lag of each group over the sampled partitions. Groups without committed offsets in them are left
+        out.
+        """
         limit = asyncio.Semaphore(GROUP_REQUESTS)
 
         async def committed(group_id: str) -> tuple[str, Mapping[TopicPartition, OffsetAndMetadata]]:

@@ -17,8 +17,8 @@ LARGEST: Final = 3
 
 
 class DirectoryRow(NamedTuple):
-    """A log directory of a broker. Sizes are in bytes; those of the disk are None if the broker does not report
-    them.
+    """A log directory of a broker, or the error of a broker that could not be queried. Sizes are in bytes; those of the
+    disk are None if the broker does not report them.
     """
 
     broker: int
@@ -55,7 +55,7 @@ def _size(nbytes: int | None) -> int | None:
 
 async def directory_rows(admin: KafkaAdminClient, timeout_ms: float) -> list[DirectoryRow]:
     """Return the log directories of all brokers: first those with errors, then by used percentage of the disk, the
-    highest first.
+    highest first. A broker that cannot be queried has one row with its error.
     """
     failed: Errors = {}
     described = await admin.describe_log_dirs(None, None, timeout_ms, errors=failed)

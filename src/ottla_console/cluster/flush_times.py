@@ -27,7 +27,7 @@ class FlushRow(NamedTuple):
     p99_ms: float | None
     """The 99th percentile of the last one to two minutes; None if there were no flushes."""
     slow: int
-    """The number of flushes that producers have waited for longer than 500 ms."""
+    """The number of flushes that took longer than 500 ms while producers may have waited for them."""
     running_seconds: float
     """The time since the start of the oldest flush that has not returned; 0 if there is none."""
 

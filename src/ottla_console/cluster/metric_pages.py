@@ -1,7 +1,7 @@
-"""The Prometheus metrics of the brokers, for values that no request of Kafka's protocol returns.
+"""The Prometheus metrics of the brokers, for example of traffic, rebalances, quotas and flushes.
 
-Except those that begin with ottla_, the names of the metrics are those of Kafka's rules for Prometheus' JMX exporter,
-so that brokers of Ottla and brokers of Apache Kafka with the exporter can be read.
+Except those that begin with ottla_ or kafka_consumergroup_, the names of the metrics are those of Kafka's rules for
+Prometheus' JMX exporter, so that brokers of Ottla and brokers of Apache Kafka with the exporter can be read.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class RecentRebalances:
         self._sums: dict[str, int] | None = None
 
     def update(self, now: float, pages: Mapping[str, str]) -> None:
-        """Add the increases since the last call. `pages`: the metrics by address; empty if they cannot be read."""
+        """Add the increases since the last call. `pages`: the metrics by address; a page that was not read is empty."""
         while self._windows and now - self._windows[0][0] >= WINDOWS * WINDOW_SECONDS:
             self._windows.popleft()
         if not self._windows or now - self._windows[-1][0] >= WINDOW_SECONDS:
@@ -59,6 +59,6 @@ class RecentRebalances:
         return sums
 
     def for_group(self, group_id: str) -> int | None:
-        """Return the rebalances of a group in the last ten minutes; None if no broker reports any."""
+        """Return the number of rebalances of a group in the last ten minutes; None if no broker has reported any."""
         sums = self._sums
         return None if sums is None else sums.get(group_id, 0)

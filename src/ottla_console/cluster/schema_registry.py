@@ -63,7 +63,7 @@ class SchemaRegistry:
 
     async def load(self, values: Iterable[bytes | None]) -> None:
         """Fetch the schemas of these keys and values that are not in the cache, at most MAX_FETCHES. Errors are logged,
-        and the ids retried after RETRY_SECONDS.
+        and these ids are not requested again for RETRY_SECONDS.
         """
         ids = {schema_id for value in values if (schema_id := schema_id_of(value)) is not None}
         now = time.monotonic()
@@ -72,7 +72,7 @@ class SchemaRegistry:
             await asyncio.gather(*map(self._load, missing))
 
     def to_json(self, value: bytes | None) -> bytes | None:
-        """Return a value as JSON. Return None if its schema is not in the cache, or if it does not match the schema."""
+        """Return a value as JSON. Return None if it has no schema in the cache, or cannot be decoded with it."""
         schema_id = schema_id_of(value)
         decode = self._decoders.get(schema_id) if schema_id is not None else None
         if value is None or decode is None:

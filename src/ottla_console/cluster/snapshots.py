@@ -85,7 +85,7 @@ class GroupRow(NamedTuple):
 
 
 class TransactionList(NamedTuple):
-    """The transactional ids of all brokers, sorted, and the errors of brokers that did not answer, by their ids."""
+    """The transactional ids of brokers, sorted, and the errors of brokers that have not listed theirs, by broker id."""
 
     rows: tuple[TransactionListing, ...]
     failed: Errors

@@ -29,7 +29,7 @@ class ConfigRow(NamedTuple):
 
 
 async def config_rows(page: Page, resource: ConfigResource, timeout_ms: float) -> list[ConfigRow]:
-    """Return the configs of a resource: those that are set for it, those of the broker's file, and defaults."""
+    """Return the configs of a resource: first those that are set for it, last the defaults."""
     described = await page.admin.describe_configs([resource], timeout_ms, include_documentation=True)
     entries: Iterable[ConfigEntry] = next(iter(described.values())).values()
     return sorted((_row(entry) for entry in entries), key=lambda row: (not row.is_set, row.is_default, row.name))

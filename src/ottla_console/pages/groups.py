@@ -193,7 +193,7 @@ async def _plan(page: Page, committed: Mapping[TopicPartition, int], topic: str,
 async def _targets(
     page: Page, to: str, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, int]:
-    """Return the offsets to reset to. They may be outside the log."""
+    """Return the offsets to reset to; none for the earliest ones. They may be outside the log."""
     if to == "latest":
         return ends
     if to == "offset":
