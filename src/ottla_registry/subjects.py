@@ -44,5 +44,5 @@ def is_context(name: str) -> bool:
 
 
 def within(context: str, name: str) -> str:
-    """Return the qualified name of a subject that a schema in a context references. A qualified name is unchanged."""
+    """Return the qualified name of a subject in a context. A name that is already qualified is unchanged."""
     return name if context == DEFAULT_CONTEXT or name.startswith(":.") else f":{context}:{name}"

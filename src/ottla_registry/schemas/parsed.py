@@ -15,7 +15,7 @@ class ReferencedSchema(NamedTuple):
 
 
 class ParsedSchema(Protocol):
-    """A parsed schema of any type, which is valid."""
+    """A valid schema of any type."""
 
     @property
     def canonical(self) -> str:
@@ -23,8 +23,8 @@ class ParsedSchema(Protocol):
 
     @property
     def normalized(self) -> str:
-        """The text that is stored if the request or the subject's config sets `normalize`: schemas that differ only in
-        insignificant parts, such as the order of properties, have the same text.
+        """The text that is stored if the request or the subject's config sets `normalize`: without insignificant
+        differences of other schemas, such as the order of properties, if the type's normalization removes them.
         """
 
     def cannot_read(self, writer: Any) -> list[str]:
@@ -45,8 +45,8 @@ class Compatibility(Enum):
     FULL_TRANSITIVE = (True, True, True)
 
     def check(self, new: ParsedSchema, versions: Sequence[ParsedSchema]) -> list[str]:
-        """Return the reasons why a new schema is incompatible with `versions` (oldest first); empty if it is
-        compatible.
+        """Return the reasons why a new schema is incompatible at this level with `versions` (oldest first); empty if it
+        is compatible.
         """
         backward, forward, is_transitive = self.value
         for old in reversed(versions if is_transitive else versions[-1:]):
