@@ -109,7 +109,7 @@ class Table(Protocol):
         ...
 
     def commit(self, commit: Commit) -> None:
-        """Commit a change. Raises CommitConflictError if another writer's commit since the last load conflicts with it."""
+        """Commit a change. Raises CommitConflictError if a commit of another writer conflicts with it."""
         ...
 
     def evolve(self, schema: Any) -> None:

@@ -162,8 +162,8 @@ class RegistryConverter:
         self.schema = self._schema()
 
     def _rows(self, decode: Decode | None, records: Any) -> Any:
-        """Return the rows of records that `decode` decodes (None: tombstones). Raises ArrowInvalid or InvalidRowsError if
-        a value cannot be converted to a row.
+        """Return the rows of records that `decode` decodes (None: tombstones). Raises ArrowInvalid or InvalidRowsError
+        if a value cannot be converted to a row.
         """
         arrays = {field.name: records.column(field.name) for field in self._own}
         if decode is not None and records.num_rows:
