@@ -278,7 +278,7 @@ class SchemaRegistry:
             raise errors.invalid_schema(str(error)) from None
 
     def _references(self, schema: StoredSchema) -> list[ReferencedSchema]:
-        """Return the schemas that a schema references, each after those that it references itself."""
+        """Return the schemas that a schema references, directly or indirectly, each after those that it references."""
         loaded: dict[str, ReferencedSchema] = {}
 
         def load(parent: StoredSchema) -> None:

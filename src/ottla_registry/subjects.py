@@ -14,7 +14,7 @@ MAX_SUBJECT: Final = 1_000
 
 
 def context_of(subject: str) -> str:
-    """Return the context of a qualified subject, such as `.test`."""
+    """Return the context, such as `.test`, of a qualified subject."""
     if subject.startswith(":."):
         return subject[1:].partition(":")[0]
     return DEFAULT_CONTEXT

@@ -245,7 +245,7 @@ class TableWriter:
 
 
 class _Files:
-    """The new files of a commit. When the table gets new columns, the next rows are written to new files."""
+    """The new files of a commit. When the table evolves, the next rows are written to new files."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -253,7 +253,7 @@ class _Files:
         self._columns = pa.struct(list(table.schema))
 
     def write(self, batch: Any, schema: Any) -> None:
-        """Add rows with a schema. Columns, and fields of structs, that the table lacks are added to the table first."""
+        """Add rows with a schema. If the table lacks columns or fields, or has narrower numbers, it evolves first."""
         if lacks(self._columns, pa.struct(list(schema))):
             self._table.evolve(schema)
             self._writers.append(FileWriter(self._table))

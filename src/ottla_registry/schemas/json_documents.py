@@ -108,7 +108,7 @@ def _id(document: Any) -> str:
 
 
 def _subschemas(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a document, except those in keywords of DATA."""
+    """Yield every object of a document, except those below a name in DATA."""
     pending = [document]
     while pending:
         value = pending.pop()

@@ -23,12 +23,12 @@ class ParsedSchema(Protocol):
 
     @property
     def normalized(self) -> str:
-        """The text that is stored if the request or the subject's config sets `normalize`: without insignificant
-        differences of other schemas, such as the order of properties, if the type's normalization removes them.
+        """The text that is stored if the request or the subject's config sets `normalize`. Some insignificant
+        differences between schemas, such as the order of properties, are removed from it.
         """
 
     def cannot_read(self, writer: Any) -> list[str]:
-        """Return why this schema cannot read data of `writer`, a schema of the same type; empty if it can."""
+        """Return the reasons why this schema cannot read data of `writer`, a schema of the same type; empty if it can."""
 
 
 class Compatibility(Enum):

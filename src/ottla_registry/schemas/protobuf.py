@@ -98,7 +98,7 @@ class ProtobufSchema:
 
 
 def _descriptor(text: str) -> Any:
-    """Return the FileDescriptorProto that a text has in base64; None if the text is something else."""
+    """Return the FileDescriptorProto that a text is in base64; None if the text is something else."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -109,8 +109,8 @@ def _descriptor(text: str) -> Any:
 
 
 def _comparable(file: Any) -> bytes:
-    """Return the bytes of a descriptor without its name, source code info and JSON names, to compare it with that of
-    its text.
+    """Return the bytes of a descriptor without its name, source code info and JSON names, for comparison with the
+    descriptor that protoc makes of its text.
     """
     copy = type(file)()
     copy.CopyFrom(file)

@@ -59,7 +59,7 @@ class StoredSchema:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The parts that two versions with the same id have in common."""
+        """The parts that two versions with the same id in a context have in common."""
         return self.schema_type, self.schema, self.references, merged((), self.extra)
 
     @cached_property

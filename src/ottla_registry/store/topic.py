@@ -1,7 +1,7 @@
 """The topic `_schemas`, which is created if it is missing, read from its beginning, and written in transactions.
 
-A task reads the topic continuously, and so sees the changes of other registries. Every append waits until this task has
-applied it, so that a response is sent only for records that every registry will read.
+A task reads the topic continuously, and so sees the changes of other registries. Every append waits until this task
+has applied its records, so that a response is sent only for records that every registry will read.
 
 Several registries may write. They have the same transactional id, so the last one to write fences the others. As long
 as a registry is not fenced, no other one has written, so it decides about a change with the whole topic in view.

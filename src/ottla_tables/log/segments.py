@@ -21,7 +21,7 @@ CHUNK_BYTES: Final = 4 << 20
 
 
 class Chunk(NamedTuple):
-    """A batch of records, possibly empty, and the next offset to read after it."""
+    """Records as columns, possibly none, and the next offset to read."""
 
     columns: Columns
     next_offset: int

@@ -69,7 +69,7 @@ class FilePartition(InputPartition):
     """The task that reads files of the table.
 
     Args:
-        paths: of the files.
+        paths: the paths of the files.
         columns: the schema of the table.
         newer: records that replace rows of the files; None if there are none.
         store: the properties of their object store.

@@ -296,7 +296,9 @@ def _is_utf8(text: bytes) -> bool:
 
 
 class _Items:
-    """The items of arrays or maps. `parts`: the next item of each row that has one. `owners`: the rows of each part."""
+    """The items of arrays or maps. Each of `parts` has the next item of each row that has one, and the array at the
+    same index in `owners` has these rows.
+    """
 
     def __init__(self, parts: list[Any], owners: list[Any], rows: int) -> None:
         self._parts = parts

@@ -279,7 +279,9 @@ def _decimal(schema: Mapping[str, Any]) -> Any:
 
 
 def _kind(schema: Any) -> Any:
-    """Return the type of a schema, such as `long` or `enum`; for a record, or a reference to a named type, its name."""
+    """Return the type of a schema, such as `long` or `enum`; for a record, or a reference to a named type, its name;
+    for a union, its branches.
+    """
     while isinstance(schema, dict):
         if schema["type"] in ("record", "error"):
             return schema["name"]

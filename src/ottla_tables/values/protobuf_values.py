@@ -40,7 +40,9 @@ SCALARS: Final = {
     17: pa.int32(),
     18: pa.int64(),
 }
-"""The types of columns by FieldDescriptor.type. Values of enums are stored as their names."""
+"""The types of columns by FieldDescriptor.type. Values of enums are stored as their names, or as the number in
+text if it has no name.
+"""
 ENUM: Final = 14
 WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
