@@ -28,7 +28,7 @@ class ParsedSchema(Protocol):
         """
 
     def cannot_read(self, writer: Any) -> list[str]:
-        """Return the reasons why this schema cannot read data of `writer`, a schema of the same type; empty if it can."""
+        """Return the reasons why this schema cannot read data of `writer`, a schema of this type; empty if it can."""
 
 
 class Compatibility(Enum):
