@@ -187,9 +187,9 @@ class SchemaRegistry:
     async def _equivalent(
         self, versions: Sequence[StoredSchema], parsed: ParsedSchema, new: StoredSchema
     ) -> StoredSchema | None:
-        """Return the latest of at most `MAX_RESOLVED` versions with references whose resolved text is that of an Avro
-        schema without references; None if there is none. Java's serializer looks up the schema of a generated class,
-        which contains all types.
+        """Return, among the last `MAX_RESOLVED` versions with references, the latest whose resolved text is that of an
+        Avro schema without references; None if there is none. Java's serializer looks up the schema of a generated
+        class, which contains all types.
         """
         if new.references or not isinstance(parsed, AvroSchema):
             return None

@@ -23,8 +23,8 @@ class ParsedSchema(Protocol):
 
     @property
     def normalized(self) -> str:
-        """The text that is stored if the request or the subject's config sets `normalize`. Some insignificant
-        differences between schemas, such as the order of properties, are removed from it.
+        """The text that is stored if the request or the subject's config sets `normalize`. Most schemas that
+        differ only in insignificant parts, such as the order of properties, have the same text.
         """
 
     def cannot_read(self, writer: Any) -> list[str]:

@@ -98,7 +98,7 @@ class ProtobufSchema:
 
 
 def _descriptor(text: str) -> Any:
-    """Return the FileDescriptorProto that a text is in base64; None if the text is something else."""
+    """Return the FileDescriptorProto of a text in base64; None if the text is something else."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 

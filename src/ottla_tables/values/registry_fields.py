@@ -86,7 +86,8 @@ class RegistryConverter:
 
     def convert(self, records: Any) -> Rows:
         """Return rows with the fields of the values. Raises SchemaRegistryError if a request to the registry fails,
-        and TableError if it has no usable latest schema.
+        except that a value with an unknown schema is a dead letter. Raises TableError if there is no usable latest
+        schema.
         """
         self._missing.clear()
         parts = [
