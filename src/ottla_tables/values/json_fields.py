@@ -99,8 +99,8 @@ class JsonConverter:
         return Rows(rows.batch, pa.Table.from_batches(dead).combine_chunks().to_batches()[0])
 
     def _infer(self, records: Any) -> Rows:
-        """Add columns for the fields of the values that have none. Return the records whose fields can have columns,
-        and the others as dead letters.
+        """Add columns for new fields of the values if their types are known. Return the records whose fields can have
+        columns, and the others as dead letters.
         """
 
         def parse(part: Any) -> Any:
