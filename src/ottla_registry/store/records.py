@@ -45,8 +45,8 @@ INHERITED_FIELDS: Final = ("metadata", "ruleSet")
 
 @dataclass(frozen=True)
 class StoredSchema:
-    """A version of a subject, with the schema's text, id and references, as the topic stores it. In a request, `version`
-    and `id` are 0 if they are missing.
+    """A version of a subject, with the schema's text, id and references, as the topic stores it. In a request,
+    `version` and `id` are 0 if they are missing.
     """
 
     subject: str
