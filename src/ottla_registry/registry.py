@@ -1,7 +1,7 @@
-"""Registration, lookup and deletion of schemas, and changes of configs and modes.
+"""Registration, lookup, compatibility checks and deletion of schemas, and changes of configs and modes.
 
-A change takes a lock, reads the topic to its end, decides and writes. The write fails if another registry has written
-in the meantime, so two requests never get the same id or version.
+A change takes a lock, reads the topic to its end, decides and writes. If another registry has written in the meantime,
+the write fails, and the registry reads and decides again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ottla_registry.subjects import DEFAULT_CONTEXT, context_of, is_context, wit
 
 MODES: Final = frozenset({"READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT"})
 FORMATS: Final = frozenset({("PROTOBUF", "serialized"), ("AVRO", "resolved")})
-"""The formats of schemas besides their text, by type: each is an attribute of the parsed schema."""
+"""Pairs of a schema type and a format other than its text. The format is an attribute of the parsed schema."""
 MAX_SCHEMA_BYTES: Final = 1_000_000
 """Maximum size in bytes of a schema, which is below the default of max.message.bytes."""
 MAX_REFERENCES: Final = 200
 MAX_RESOLVED: Final = 200
-"""Maximum number of versions with references that a schema without references is compared with."""
+"""Maximum number of versions with references that are resolved to find one equal to a schema without references."""
 MAX_ID: Final = 2**31 - 1
 ATTEMPTS: Final = 20
 """Maximum number of attempts to make a change while other registries write."""
@@ -56,9 +56,7 @@ class SchemaRegistry:
         await self._topic.stop()
 
     async def cluster_id(self) -> str:
-        """Return the id of the cluster that has the topic; empty if it has none. Raises RestError if the request
-        fails.
-        """
+        """Return the id of the Kafka cluster; empty if it has none. Raises RestError if the request fails."""
         return await self._topic.cluster_id()
 
     # Schemas
@@ -71,7 +69,7 @@ class SchemaRegistry:
 
     async def _change(self, decide: Callable[[], Awaitable[tuple[Changed, Sequence[Record]]]]) -> Changed:
         """Write the records that `decide` returns, and return its result. `decide` is called again if another registry
-        may have written after the topic was read to its end. Raises RestError after `ATTEMPTS` attempts.
+        may have written after the topic was read to its end, at most `ATTEMPTS` times in all.
         """
         async with self._writing:
             for _ in range(ATTEMPTS):
@@ -109,7 +107,9 @@ class SchemaRegistry:
         ]
 
     def _new_context(self, subject: str) -> list[Record]:
-        """Return the record of a context that has none. Without it, Confluent's registry does not list its subjects."""
+        """Return the record of the subject's context; no record if the context is the default one or has a record.
+        Without this record, Confluent's registry does not list the context's subjects.
+        """
         context = context_of(subject)
         if context == DEFAULT_CONTEXT or context in self.state.stored_contexts:
             return []
@@ -127,8 +127,8 @@ class SchemaRegistry:
         ]
 
     async def _parsed(self, request: StoredSchema, *, normalize: bool) -> tuple[ParsedSchema, StoredSchema]:
-        """Parse a schema, and return it with its canonical text. References to the latest version get its number, so
-        that they keep their meaning.
+        """Parse a schema, and return it with the request as it is stored: with the canonical or normalized text, and
+        with the version number in references to a latest version, so that they keep their meaning.
         """
         references = tuple(self._numbered_reference(request, reference) for reference in request.references)
         request = replace(request, references=references)
@@ -148,7 +148,7 @@ class SchemaRegistry:
         return reference._replace(version=live[-1].version) if live else reference
 
     def _numbered(self, new: StoredSchema, *, is_import: bool) -> StoredSchema:
-        """Return a new version with its id and version."""
+        """Return the new version with its id and version number."""
         context = context_of(new.subject)
         if new.id:
             users = self.state.by_id(context, new.id)
@@ -165,8 +165,8 @@ class SchemaRegistry:
         return replace(new, id=schema_id, version=version)
 
     async def look_up(self, request: StoredSchema, *, normalize: bool = False, deleted: bool = False) -> StoredSchema:
-        """Return the version of a subject that has this schema. If a subject in the default context has none, look for
-        it in the subjects with this name in other contexts. Raises RestError if there is none.
+        """Return the version of a subject that has the schema of a request. If a subject in the default context has no
+        such version, the subjects with its name in other contexts are searched. Raises RestError if none is found.
         """
         for subject in self._in_contexts(request.subject):
             versions = self.state.versions(subject, deleted=deleted)
@@ -187,8 +187,9 @@ class SchemaRegistry:
     async def _equivalent(
         self, versions: Sequence[StoredSchema], parsed: ParsedSchema, new: StoredSchema
     ) -> StoredSchema | None:
-        """Return the latest version with references that, with the referenced types in their place, is equal to a
-        schema without references. Java's serializer looks up the schema of a generated class, which contains all types.
+        """Return, among the last `MAX_RESOLVED` versions with references, the latest whose resolved text is that of an
+        Avro schema without references; None if there is none. Java's serializer looks up the schema of a generated
+        class, which contains all types.
         """
         if new.references or not isinstance(parsed, AvroSchema):
             return None
@@ -214,8 +215,9 @@ class SchemaRegistry:
     async def incompatibilities(
         self, request: StoredSchema, version: int | None, *, normalize: bool = False
     ) -> list[str]:
-        """Return the reasons why a schema is incompatible with `version` of its subject (-1: the latest, if there is
-        one; None: all versions that the subject's compatibility level covers).
+        """Return the reasons why the subject's config does not allow a schema after `version` of the subject; empty if
+        it does. `version` may be -1 for the latest version, if there is one, and None for the versions that the
+        compatibility level covers.
         """
         subject = request.subject
         versions = self.state.versions(subject)
@@ -276,7 +278,7 @@ class SchemaRegistry:
             raise errors.invalid_schema(str(error)) from None
 
     def _references(self, schema: StoredSchema) -> list[ReferencedSchema]:
-        """Return the schemas that a schema references, each after those that it references itself."""
+        """Return the schemas that a schema references, directly or indirectly, each after those that it references."""
         loaded: dict[str, ReferencedSchema] = {}
 
         def load(parent: StoredSchema) -> None:
@@ -298,8 +300,8 @@ class SchemaRegistry:
         return list(loaded.values())
 
     def version(self, subject: str, version: int, *, deleted: bool = False) -> StoredSchema:
-        """Return a version of a subject; -1 is the latest that is not deleted. With `deleted`, it may be soft-deleted.
-        Raises RestError if there is none.
+        """Return a version of a subject. With `deleted`, it may be soft-deleted, except that -1 is always the latest
+        version that is not deleted. Raises RestError if there is no such version.
         """
         schema = self._find_version(subject, version, deleted=deleted)
         if schema is not None:
@@ -337,7 +339,7 @@ class SchemaRegistry:
 
     def versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> list[StoredSchema]:
         """Return the versions of a subject. `deleted`: also soft-deleted ones. `deleted_only`: only soft-deleted ones.
-        Raises RestError if the subject has no versions.
+        Raises RestError if the subject has no versions, or without either flag if all of them are soft-deleted.
         """
         versions = self.state.versions(subject, deleted=deleted or deleted_only)
         if not versions:
@@ -345,11 +347,11 @@ class SchemaRegistry:
         return [schema for schema in versions if schema.deleted or not deleted_only]
 
     def users(self, schema_id: int, subject: str = "") -> list[StoredSchema]:
-        """Return the subject versions that have a schema id in the context of `subject`. Raises RestError if there are
-        none.
+        """Return the versions that have a schema id in the context of `subject`, including soft-deleted ones and those
+        of other subjects. Raises RestError if there are none.
 
-        A subject in the default context may not have the id. If a subject with the same name has it in another context,
-        the versions of that context are returned.
+        If `subject` is in the default context and has no version with the id, but a subject with its name in another
+        context has one, the versions in that context are returned.
         """
         for name in self._in_contexts(subject) if subject and not is_context(subject) else ():
             versions = self.state.by_id(context_of(name), schema_id)
@@ -362,8 +364,8 @@ class SchemaRegistry:
     # Deletion
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool = False) -> int:
-        """Delete a version (-1: the latest), and return its number. The deletion is soft. With `permanent`, remove a
-        version that was soft-deleted before; with the last version, also the config and the mode of the subject.
+        """Soft-delete a version (-1: the latest), and return its number. With `permanent`, remove a version that was
+        soft-deleted before. If it is the only one left, the config and the mode of the subject are removed, too.
         """
 
         async def decide() -> tuple[int, list[Record]]:
@@ -384,8 +386,8 @@ class SchemaRegistry:
         return await self._change(decide)
 
     async def delete_subject(self, subject: str, *, permanent: bool = False) -> list[int]:
-        """Delete a subject, and return the numbers of the deleted versions. The deletion is soft. With `permanent`,
-        remove a subject that was soft-deleted before, with its config and its mode.
+        """Soft-delete a subject, and return the numbers of the deleted versions. With `permanent`, remove a subject
+        that was soft-deleted before, with its config and its mode.
         """
 
         async def decide() -> tuple[list[int], list[Record]]:
@@ -420,7 +422,8 @@ class SchemaRegistry:
 
     async def set_config(self, subject: str | None, config: Mapping[str, Any] | None) -> dict[str, Any]:
         """Update a subject's config, or the global one (`subject=None`). `config=None` deletes it, and a value of None
-        deletes a setting. Return the new config; if it was deleted, return the previous one, or else the default.
+        deletes a setting. Return the new config; if it was deleted, return the previous one, or the default if there
+        was none or it was empty.
         """
 
         async def decide() -> tuple[dict[str, Any], list[Record]]:
@@ -437,10 +440,10 @@ class SchemaRegistry:
         return await self._change(decide)
 
     async def set_mode(self, subject: str | None, mode: str | None, *, force: bool = False) -> str:
-        """Set the mode of a subject, or the global one (`subject=None`); None deletes it. Return the new mode, or the
-        deleted one (READWRITE if there was none). A change to IMPORT removes soft-deleted versions permanently, unless
-        `force` is set. Raises RestError if the mode is unknown, or if without `force` a change to IMPORT would affect
-        versions that are not deleted or are referenced.
+        """Set the mode of a subject, or the global one (`subject=None`); `mode=None` deletes it. Return the new mode,
+        or the deleted one (READWRITE if there was none). A change to IMPORT removes soft-deleted versions permanently,
+        unless `force` is set. Raises RestError if the mode is unknown, if the subject has no mode to delete, or if
+        without `force` a change to IMPORT would affect versions that are not deleted or are referenced by others.
         """
         if mode is not None and mode not in MODES:
             raise errors.invalid_mode()
@@ -461,8 +464,8 @@ class SchemaRegistry:
         return await self._change(decide)
 
     def _deleted_only(self, subject: str | None) -> list[StoredSchema]:
-        """Return the deleted versions of a subject, of a context or (None) of all subjects, whose ids an import may use
-        again. Raises RestError if others exist, or schemas that reference them.
+        """Return the versions of a subject, of a context or (None) of all subjects, whose ids an import may use again.
+        Raises RestError if one of them is not deleted, or is referenced by another version.
         """
         is_any = subject is None or is_context(subject)
         subjects = self.state.subjects(subject or "", deleted=True) if is_any else [subject or ""]
@@ -484,8 +487,8 @@ def _populated(request: StoredSchema, versions: Sequence[StoredSchema], config: 
     """Return a schema completed for registration.
 
     It inherits metadata and rules that it lacks from the latest version, then gets the defaults of the config for those
-    that are still missing, and the overrides of the config, which replace its own. An empty text stands for the schema
-    of the latest version; raises RestError if there is none.
+    that are still missing, and the overrides of the config, which take precedence. An empty text stands for the schema
+    of the latest version; raises RestError if there is no version.
     """
     latest = versions[-1] if versions else None
     if not request.schema.strip():
@@ -536,7 +539,7 @@ def request_schema(subject: str, document: Any) -> StoredSchema:
 
 
 def _number(value: Any) -> int:
-    """Return an id or version of a request. Return 0 if it is missing, or -1, which clients send instead."""
+    """Return an id or version of a request; 0 if it is missing or -1, which some clients send instead."""
     number = 0 if value is None else int(value)
     if not -1 <= number <= MAX_ID:
         raise ValueError(f"{number} is out of range")

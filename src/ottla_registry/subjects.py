@@ -14,7 +14,7 @@ MAX_SUBJECT: Final = 1_000
 
 
 def context_of(subject: str) -> str:
-    """Return the context of a qualified subject, such as `.test`."""
+    """Return the context, such as `.test`, of a qualified subject."""
     if subject.startswith(":."):
         return subject[1:].partition(":")[0]
     return DEFAULT_CONTEXT
@@ -44,5 +44,5 @@ def is_context(name: str) -> bool:
 
 
 def within(context: str, name: str) -> str:
-    """Return the qualified name of a subject that a schema in a context references. A qualified name is unchanged."""
+    """Return the qualified name of a subject in a context. A name that is already qualified is unchanged."""
     return name if context == DEFAULT_CONTEXT or name.startswith(":.") else f":{context}:{name}"

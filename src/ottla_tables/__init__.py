@@ -1,6 +1,5 @@
-"""Topics as tables: a writer of the records of topics to Iceberg, Delta and Parquet tables, and readers for SQL and
-Spark.
+"""Topics as tables: a writer of Iceberg, Delta and Parquet tables, and readers for SQL and Spark.
 
-The writer reads the log segments of brokers on the same machine; only records in remote storage are read with a
-consumer. The offsets are stored in the table's own commits, so a restart neither repeats nor loses records.
+The writer reads the log segments of brokers on the same machine; records that are in remote storage only are read
+with a consumer. The offsets are stored in each table's own commits, so a restart neither repeats nor loses records.
 """

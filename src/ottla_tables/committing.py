@@ -17,8 +17,8 @@ ATTEMPTS: Final = 5
 
 def commit_after(table: Table, commit: Commit, offsets: Mapping[int, int]) -> None:
     """Commit a change if the offsets of the table are still `offsets`. After a conflict, check whether the commit is in
-    the table nevertheless. If not, but the offsets are unchanged and it removes no file, try again, at most `ATTEMPTS`
-    times in all.
+    the table nevertheless. If not, but the offsets are unchanged and the commit removes no file, try again, at most
+    `ATTEMPTS` times in all.
 
     Raises CommitConflictError if the commit is not in the table; its files may be deleted then. After any other error,
     the commit may be in the table.

@@ -36,7 +36,7 @@ class TableFileIO(PyArrowFileIO):
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
-        """Return scheme, host and path of a location. In an Azure URL with an account, the path begins with the
+        """Return the scheme, host and path of a location. In an Azure URL with an account, the path begins with the
         container.
         """
         scheme, host, path = PyArrowFileIO.parse_location(location, properties)

@@ -186,7 +186,7 @@ def aligned(batch: Any, schema: Any) -> Any:
 
 
 def read_batches(files: FileSystems, path: str, columns: list[str] | None = None) -> Iterator[Any]:
-    """Yield the rows of a file, with a bounded amount of memory. `columns`: None for all."""
+    """Yield the rows of a file in batches, with a bounded amount of memory. `columns`: None for all."""
     path = path.removeprefix("file://")
     if "://" not in path:
         source: Any = present_path(path)

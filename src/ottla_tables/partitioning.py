@@ -1,4 +1,4 @@
-"""Splits batches by the values of the partition columns."""
+"""Checks ottla.table.partition.by, and splits batches by the values of the partition columns."""
 
 from __future__ import annotations
 

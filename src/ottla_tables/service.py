@@ -1,5 +1,5 @@
-"""The table writer process: finds topics with tables, and writes each table when its first pending record is
-ottla.table.flush.ms old, or ottla.table.flush.bytes are pending.
+"""The table writer process: finds topics with tables, and writes to each table when records have been pending for
+ottla.table.flush.ms, or ottla.table.flush.bytes are pending.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TopicTask:
         )
 
     def _reset(self) -> None:
-        """Open the writer again in the next step: the table, or its dead letters, may have a newer commit."""
+        """Make the next step open the writer again: the table, or its dead letters, may have a newer commit."""
         self._writer = None
         self._leaders = {}
 
@@ -143,7 +143,7 @@ class TopicTask:
 
 
 class TableService:
-    """Writes all tables, or those of some topics, until it is stopped."""
+    """Writes all tables, or those of some topics."""
 
     def __init__(
         self,

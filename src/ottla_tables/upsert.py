@@ -19,7 +19,9 @@ from ottla_tables.values.rows import Rows
 
 
 class NewestKeys:
-    """The keys of records, each with the offset of its newest record. Records are added in the order of offsets."""
+    """The keys of records, each with the offset of its newest record or a tombstone. Records are added in the order of
+    offsets.
+    """
 
     def __init__(self) -> None:
         self._keys: dict[tuple[int, bytes | None], int] = {}
@@ -27,7 +29,7 @@ class NewestKeys:
         self._distinct: Any = None
 
     def add(self, rows: Rows, records: Any) -> None:
-        """Add records, and the rows and dead letters that they were converted to. Dead letters replace no row."""
+        """Add the keys of records that were converted to `rows`. Dead letters replace no row."""
         self._distinct = None
         if rows.dead is not None:
             records = without(records, rows.dead.column("offset"))
@@ -66,7 +68,7 @@ class Upserts:
         self._keys = NewestKeys()
 
     def add(self, rows: Rows, records: Any) -> None:
-        """Add records, and the rows and dead letters that they were converted to."""
+        """Add rows, and the records that were converted to them."""
         self._rows.append(rows.batch)
         self._keys.add(rows, records)
 

@@ -91,7 +91,8 @@ class TableWriter:
         )
 
     def report_truncation(self, ends: Ends) -> None:
-        """Log once per partition that its log has become shorter than the table, after an unclean leader election.
+        """Log an error once for each partition whose log has become shorter than the table, for example in an unclean
+        leader election.
 
         A new leader reports its high watermark to consumers only when it has reached the first offset of the leader's
         epoch, so the reported one decreases only if committed records were lost.
@@ -130,7 +131,7 @@ class TableWriter:
         return self.offsets.get(partition, ends.starts.get(partition, 0))
 
     def flush(self, ends: Ends) -> int:
-        """Write and commit about `flush_bytes` of new records. Return the number of records.
+        """Write and commit new records, up to about `flush_bytes`. Return the number of records.
 
         Raises CommitConflictError if another writer has committed these records, and TableError if a leader has changed
         while they were read.
@@ -244,7 +245,7 @@ class TableWriter:
 
 
 class _Files:
-    """The new files of a commit. When the table gets new columns, the next rows are written to new files."""
+    """The new files of a commit. When the table evolves, the next rows are written to new files."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -252,7 +253,7 @@ class _Files:
         self._columns = pa.struct(list(table.schema))
 
     def write(self, batch: Any, schema: Any) -> None:
-        """Add rows with a schema. Columns, and fields of structs, that the table lacks are added to the table first."""
+        """Add rows with a schema. If the table lacks columns or fields, or has narrower numbers, it evolves first."""
         if lacks(self._columns, pa.struct(list(schema))):
             self._table.evolve(schema)
             self._writers.append(FileWriter(self._table))

@@ -1,1 +1,1 @@
-"""The REST API: a module for each group of resources, and the application."""
+"""The REST API of the schema registry."""

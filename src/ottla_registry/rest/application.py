@@ -100,7 +100,7 @@ def create_app(registry: SchemaRegistry, users: Mapping[str, Credential] | None 
 
 
 class RawPath:
-    """Matches routes with the encoded path, because names of subjects may contain `%2F`. `Call` decodes the parts."""
+    """Makes routes match the encoded path, because a subject may contain a slash. `Call` decodes the subject."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Common parts of the REST API's handlers: query parameters, bodies and responses."""
+"""Common parts of the REST API's handlers: parameters of paths and queries, bodies and responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ottla_registry.subjects import qualified
 
 CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 CONTENT_TYPES: Final = (CONTENT_TYPE, "application/vnd.schemaregistry+json", "application/json")
-"""The names of the one format of responses, the usual one first."""
+"""The content types of responses, the default first. They are names of the same format."""
 MAX_BODY: Final = 4 * MAX_SCHEMA_BYTES
 
 
@@ -97,7 +97,7 @@ class Call(NamedTuple):
         return values[offset : offset + limit] if limit > 0 else values[offset:]
 
     def with_guid(self, document: dict[str, Any], schema: StoredSchema) -> dict[str, Any]:
-        """Return the JSON of a schema with its GUID, if the client accepts properties that are newer than itself."""
+        """Return the JSON of a schema, with its GUID if the client accepts unknown properties."""
         is_accepted = self.request.headers.get("Confluent-Accept-Unknown-Properties", "").lower() == "true"
         return {**document, "guid": schema.guid} if is_accepted else document
 
@@ -125,8 +125,8 @@ class Text(str):
 
 
 def respond(request: Request, document: Any, status: int = 200) -> Response:
-    """Return a response with the document as JSON, or with a Text unchanged. Its content type is the one that the
-    request prefers.
+    """Return a response with the document as JSON, or with a Text unchanged. Its content type is that of
+    `CONTENT_TYPES` which the request prefers, or the default if it accepts none of them.
     """
     media_type = _accepted(request.headers.get("Accept", "*/*"))
     if isinstance(document, Text):
@@ -135,7 +135,6 @@ def respond(request: Request, document: Any, status: int = 200) -> Response:
 
 
 def _accepted(accept: str) -> str:
-    """Return the name of the content type for an Accept header. Clients that accept none of them get the usual one."""
     qualities: dict[str, float] = {}
     for part in accept.split(","):
         name, *parameters = (item.strip().lower() for item in part.split(";"))

@@ -1,4 +1,4 @@
-"""The routes of schemas by id, and of the list of all schemas."""
+"""The routes of schemas by id and GUID, and of the lists of schemas, schema types and contexts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Avro schemas: parsing with fastavro, and the JSON text that Avro's Java library writes for a schema.
 
 fastavro accepts a few schemas that Java's parser rejects, for example with invalid names, duplicate field names, or
-unions in unions. `AvroSchema` rejects them, too.
+unions in unions. `AvroSchema` rejects these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ ORDERS: Final = ("ascending", "descending", "ignore")
 ATTRIBUTES: Final = frozenset(
     {"type", "name", "namespace", "doc", "aliases", "fields", "symbols", "items", "values", "size"}
 )
-"""The attributes of all types: Java drops those that the type does not have. All others are properties."""
+"""The attributes of types, except the default of an enum. Java drops those that a type does not have, and keeps all
+others as properties.
+"""
 ENUM_ATTRIBUTES: Final = ATTRIBUTES | {"default"}
 FIELD_ATTRIBUTES: Final = frozenset({"name", "type", "doc", "default", "order", "aliases"})
 
@@ -77,7 +79,7 @@ class AvroSchema:
     def resolved(self) -> str:
         """The canonical text after the first use of each referenced type is replaced by its definition.
 
-        Raises ValueError if the schema is nested too deeply, or a referenced schema is invalid.
+        Raises ValueError if the schema cannot be resolved.
         """
         types: dict[str, Any] = {}
         try:
@@ -121,8 +123,8 @@ def _define(schema: Any, namespace: str, types: dict[str, Any]) -> None:
 
 
 def _inlined(schema: Any, namespace: str, types: dict[str, Any]) -> Any:
-    """Return a schema in which the first use of each of `types` is replaced by its definition. These types are removed
-    from `types`.
+    """Return a schema in which the first use of each of `types` is replaced by its definition. Types that are replaced,
+    or that the schema defines, are removed from `types`.
     """
     if isinstance(schema, str):
         name = _full_name(schema, namespace)
@@ -158,9 +160,6 @@ class _Writer:
         self._sort = sort
 
     def write(self, schema: Any, namespace: str) -> Any:
-        """Return a schema with its attributes in this order. Raises ValueError, KeyError or TypeError for an invalid
-        one.
-        """
         if isinstance(schema, str):
             return schema if schema in PRIMITIVES else self._reference(schema, namespace)
         if isinstance(schema, list):
@@ -223,7 +222,7 @@ class _Writer:
         return written
 
     def _declare(self, schema: Mapping[str, Any], enclosing: str, written: dict[str, Any]) -> str:
-        """Write the name of a named type, and return its namespace."""
+        """Write the name and the doc of a named type, and return its namespace."""
         name = schema["name"]
         if not isinstance(name, str) or NAME.fullmatch(name) is None:
             raise ValueError(f"illegal name: {name!r:.200}")

@@ -111,7 +111,7 @@ class AvroReader:
 
 
 def _resolved(schema: Any, types: Mapping[str, Any]) -> Any:
-    """Return the definition of a named type, and the schema itself for others."""
+    """Return the definition of a named type that `schema` refers to, and any other schema unchanged."""
     if isinstance(schema, str):
         return types.get(schema, schema)
     if isinstance(schema, dict) and isinstance(schema.get("type"), str) and schema["type"] in types:

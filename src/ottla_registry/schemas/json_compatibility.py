@@ -1,8 +1,8 @@
 """Compatibility of JSON Schemas: checks whether a reader's schema accepts everything that a writer's schema accepts.
 
-The names of differences, and the rules for properties, are those of Confluent's `SchemaDiff`: a property may be added
-to a closed content model (`additionalProperties: false`), but not to an open one, because earlier data may have it
-with another type.
+The names of most differences, and the rules for properties, are those of Confluent's `SchemaDiff`: an optional property
+may be added to a closed content model (`additionalProperties: false`), but to an open one only if the property may have
+any value, because earlier data may have it with another type.
 """
 
 from __future__ import annotations
@@ -208,7 +208,9 @@ class JsonReader:
 
 
 def _alternatives(schema: Schema, documents: JsonDocuments) -> Iterator[Schema]:
-    """Yield the schemas of which one has to match: each of anyOf and oneOf, together with its siblings."""
+    """Yield the schemas of which one has to match: each branch of anyOf and oneOf, with the keywords beside it; the
+    schema itself if it has neither.
+    """
     pending: list[Schema] = [schema]
     count = 0
     while pending:
@@ -237,7 +239,7 @@ def _types(schema: Schema) -> set[str]:
 
 
 def _values(schema: Schema) -> list[Any] | None:
-    """Return the values that enum and const allow; None if there is neither."""
+    """Return the values that const or enum allows; None if there is neither."""
     if "const" in schema:
         return [schema["const"]]
     values: list[Any] | None = schema.get("enum")

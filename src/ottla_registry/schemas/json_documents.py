@@ -14,11 +14,12 @@ REF_WITH_SIBLINGS: Final = ("2019-09", "2020-12")
 NOT_APPLIED: Final = frozenset(
     {"$ref", "$schema", "$id", "$anchor", "$defs", "definitions", "$comment", "title", "description"}
 )
-"""Keywords beside a `$ref` that allow and forbid nothing."""
+"""`$ref`, and the keywords beside it that neither allow nor forbid anything."""
 
 
 class JsonDocuments:
-    """Resolves references of one schema. Raises ValueError if one cannot be resolved.
+    """Resolves references of one schema. Raises ValueError if one cannot be resolved, unless it is the URL of an
+    unknown document.
 
     Args:
         main: the schema.
@@ -50,8 +51,8 @@ class JsonDocuments:
             self._documents.setdefault(urljoin(base, identifier).removesuffix("#"), schema)
 
     def resolved(self, schema: Any) -> Any:
-        """Return the schema that a `$ref` leads to, in allOf if it has siblings that apply. Return a schema without
-        `$ref` unchanged, and only the `$ref` of a schema on the web.
+        """Return the schema that a `$ref` leads to. If keywords beside the `$ref` apply, return them with the `$ref` in
+        allOf. Return a schema without `$ref` unchanged, and for the URL of an unknown document only the `$ref`.
         """
         for _ in range(MAX_HOPS):
             if not isinstance(schema, dict) or not isinstance(schema.get("$ref"), str):
@@ -107,7 +108,7 @@ def _id(document: Any) -> str:
 
 
 def _subschemas(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a document, except those in keywords of DATA."""
+    """Yield every object of a document, except those below a name in DATA."""
     pending = [document]
     while pending:
         value = pending.pop()

@@ -49,5 +49,7 @@ class JsonSchema:
         return json.dumps(self.document, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
 
     def cannot_read(self, writer: JsonSchema) -> list[str]:
-        """Return the reasons why data that is valid for `writer` may be invalid for this schema; empty if it cannot."""
+        """Return the reasons why data that is valid for `writer` may be invalid for this schema; empty if there are
+        none.
+        """
         return JsonReader(self.documents, writer.documents).differences(writer.document, self.document)

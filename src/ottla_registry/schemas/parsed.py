@@ -15,7 +15,7 @@ class ReferencedSchema(NamedTuple):
 
 
 class ParsedSchema(Protocol):
-    """A parsed schema of any type, which is valid."""
+    """A valid schema of any type."""
 
     @property
     def canonical(self) -> str:
@@ -23,12 +23,12 @@ class ParsedSchema(Protocol):
 
     @property
     def normalized(self) -> str:
-        """The text that is stored if the request or the subject's config sets `normalize`: schemas that differ only in
-        insignificant parts, such as the order of properties, have the same text.
+        """The text that is stored if the request or the subject's config sets `normalize`. Most schemas that
+        differ only in insignificant parts, such as the order of properties, have the same text.
         """
 
     def cannot_read(self, writer: Any) -> list[str]:
-        """Return why this schema cannot read data of `writer`, a schema of the same type; empty if it can."""
+        """Return the reasons why this schema cannot read data of `writer`, a schema of this type; empty if it can."""
 
 
 class Compatibility(Enum):
@@ -45,8 +45,8 @@ class Compatibility(Enum):
     FULL_TRANSITIVE = (True, True, True)
 
     def check(self, new: ParsedSchema, versions: Sequence[ParsedSchema]) -> list[str]:
-        """Return the reasons why a new schema is incompatible with `versions` (oldest first); empty if it is
-        compatible.
+        """Return the reasons why a new schema is incompatible at this level with `versions` (oldest first); empty if it
+        is compatible.
         """
         backward, forward, is_transitive = self.value
         for old in reversed(versions if is_transitive else versions[-1:]):

@@ -43,7 +43,8 @@ WELL_KNOWN: Final = {
 
 
 class ProtobufSchema:
-    """A compiled Protobuf schema. Raises ValueError if the schema is invalid.
+    """A compiled Protobuf schema. Raises ValueError if the schema is invalid, or is a descriptor that cannot be written
+    as a .proto file.
 
     Args:
         text: a .proto file, or a FileDescriptorProto in base64.
@@ -97,7 +98,7 @@ class ProtobufSchema:
 
 
 def _descriptor(text: str) -> Any:
-    """Parse a FileDescriptorProto in base64; None if the text is something else."""
+    """Return the FileDescriptorProto of a text in base64; None if the text is something else."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
@@ -108,8 +109,8 @@ def _descriptor(text: str) -> Any:
 
 
 def _comparable(file: Any) -> bytes:
-    """Return the parts of a descriptor that the text of its file determines, in serialized form. Two descriptors with
-    the same text have the same bytes.
+    """Return the bytes of a descriptor without its name, source code info and JSON names, for comparison with the
+    descriptor that protoc makes of its text.
     """
     copy = type(file)()
     copy.CopyFrom(file)
@@ -129,8 +130,8 @@ def _comparable(file: Any) -> bytes:
 
 
 def _imports(descriptor: Any, references: tuple[ReferencedSchema, ...]) -> tuple[bytes, ...]:
-    """Return the descriptors of the files that a file imports, directly or indirectly. Raises ValueError if one is
-    missing.
+    """Return the serialized descriptors of the files that a file imports, directly or indirectly. Raises ValueError if
+    they cannot be compiled.
     """
     if not descriptor.dependency:
         return ()
@@ -167,8 +168,9 @@ def _compiled(text: str, references: tuple[ReferencedSchema, ...]) -> Any:
 
 @lru_cache(MAX_COMPILED)
 def _compile(text: str, references: tuple[ReferencedSchema, ...]) -> tuple[bytes, ...]:
-    """Return the descriptors of the files that a file imports, directly or indirectly, and last its own. Raises
-    ValueError if protoc fails, with its errors, or takes more than COMPILE_SECONDS.
+    """Return the serialized descriptors of the files that a file imports, directly or indirectly, and last that of the
+    file. Raises ValueError if protoc is not installed, fails, or takes more than COMPILE_SECONDS, or if a reference is
+    invalid.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -208,8 +210,8 @@ def _write_well_known(root: Path) -> None:
 
 
 def _write(root: Path, name: str, content: str) -> None:
-    """Write a file for protoc. Raises ValueError if its name is invalid, such as one that leads out of the directory,
-    or if it cannot be written.
+    """Write a file for protoc. Raises ValueError if the name is invalid, such as one that leads out of the directory,
+    or if the file cannot be written.
     """
     path = PurePosixPath(name)
     if (

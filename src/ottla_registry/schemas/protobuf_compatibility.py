@@ -1,6 +1,6 @@
 """Compatibility of Protobuf files: checks whether messages of a writer's file can be read with a reader's file.
 
-The names of differences, and which of them are compatible, are those of Confluent's `SchemaDiff`.
+The names of the differences, and the choice of those that are incompatible, follow Confluent's `SchemaDiff`.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class _Comparison:
             yield _error("FIELD_NUMERIC_LABEL_CHANGED", path)
 
     def _named_type(self, old: str, new: str, path: str) -> list[str]:
-        """Compare the messages that are the type of a field: their names without packages and, if one of them is
-        imported, their fields. The fields of messages in the file itself are compared elsewhere.
+        """Compare the message types of a field: their names without packages and, if one of them is imported, their
+        fields. The fields of messages in the file itself are compared by `differences`.
         """
         old_name, old_message, is_old_imported = self._old_messages[old]
         new_name, new_message, is_new_imported = self._new_messages[new]
@@ -96,7 +96,7 @@ class _Comparison:
 
 
 def _messages_by_type(files: Sequence[Any]) -> dict[str, tuple[str, Any, bool]]:
-    """Return the messages by the full names of types: each with its path in its file, and whether it is imported."""
+    """Return, by the full name of each message type, its path in its file, the message, and whether it is imported."""
     messages: dict[str, tuple[str, Any, bool]] = {}
     for file in files:
         prefix = f".{file.package}." if file.package else "."
@@ -124,7 +124,7 @@ def _deleted_oneofs(writer: Any, reader: Any) -> set[str]:
 
 
 def _moved_to_oneofs(writer: Any, reader: Any, path: str) -> Iterator[str]:
-    """Yield an error if fields that could be set together now exclude each other in a oneof."""
+    """Yield an error for each oneof whose fields could be set together before."""
     old = {field.number: _oneof(writer, field) for field in writer.field}
     origins: dict[str, set[str | int]] = {}
     for field in reader.field:

@@ -147,7 +147,7 @@ def _reserved_names(names: Iterable[str]) -> Iterator[str]:
 
 
 def _options(descriptor: Any) -> list[str]:
-    """Return `name = value` for each option."""
+    """Return the options, except `map_entry`, as `name = value`."""
     options = []
     for option, value in descriptor.options.ListFields():
         if option.name == "map_entry":
@@ -159,7 +159,6 @@ def _options(descriptor: Any) -> list[str]:
 
 
 def _statements(descriptor: Any) -> list[str]:
-    """Return an `option` statement for each option."""
     return [f"option {option};" for option in _options(descriptor)]
 
 

@@ -1,7 +1,7 @@
 """The records of the topic `_schemas`, in the JSON of Confluent's schema registry.
 
 Keys have the same bytes as Confluent's, because the topic is compacted by key. The fields `metadata`, `ruleSet` and
-`schemaTags` of values are kept as clients sent them.
+`schemaTags` of values are kept as JSON.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ class Reference(NamedTuple):
 UNUSED_FIELDS: Final = ("metadata", "ruleSet", "schemaTags")
 EMPTY: Final = ("null", "{}", "[]")
 INHERITED_FIELDS: Final = ("metadata", "ruleSet")
-"""The fields that a version inherits from the previous one if it does not have them."""
+"""The fields that a new version inherits from the latest one if it lacks them."""
 
 
 @dataclass(frozen=True)
 class StoredSchema:
-    """A version of a subject, with the schema's text, id and references, as the topic stores it."""
+    """A version of a subject, with the schema's text, id and references, as the topic stores it. In a request,
+    `version` and `id` are 0 if they are missing.
+    """
 
     subject: str
     version: int
@@ -59,7 +61,7 @@ class StoredSchema:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The parts that two versions with the same id have in common."""
+        """The parts that two versions with the same id in a context have in common."""
         return self.schema_type, self.schema, self.references, merged((), self.extra)
 
     @cached_property
@@ -79,7 +81,7 @@ class StoredSchema:
         return properties if isinstance(properties, dict) else None
 
     def metadata_property(self, name: str) -> Any:
-        """Return the value of a property in the metadata; None if it has no such property."""
+        """Return the value of a property in the metadata; None if there is no such property."""
         return (self.properties or {}).get(name)
 
     def with_deleted(self) -> StoredSchema:

@@ -69,7 +69,7 @@ class RegistryState:
                 log.warning("Ignoring a record of the schemas topic with unknown keytype=%s: %s", other, key)
 
     def _add(self, schema: StoredSchema, replaced: tuple[str, int] | None = None) -> None:
-        """Add a version, after removing the `replaced` one, unless the new one is malformed."""
+        """Remove the `replaced` version, and add a new one. If the new one is malformed, raise and change nothing."""
         context, guid = context_of(schema.subject), schema.guid  # which raises if the metadata are malformed
         if replaced is not None:
             self._remove(*replaced)
@@ -80,8 +80,8 @@ class RegistryState:
         self._highest_id[context] = max(self._highest_id.get(context, 0), schema.id)
 
     def _remove(self, subject: str, version: int) -> None:
-        """Remove a version. Its id is not reused, unless it was the highest id in the topic and the registry has
-        restarted, as in Confluent's registry.
+        """Remove a version. The registry does not assign the version's id to another schema at least until it restarts,
+        like Confluent's registry.
         """
         versions = self._subjects.get(subject, {})
         schema = versions.pop(version, None)
@@ -139,7 +139,7 @@ class RegistryState:
         return self._identities.get((context, schema.identity))
 
     def highest_id(self, context: str) -> int:
-        """Return the highest id of a context; 0 if it has none."""
+        """Return the highest id of a context, including ids of removed versions; 0 if it has had none."""
         return self._highest_id.get(context, 0)
 
     def next_id(self, context: str) -> int:
@@ -213,7 +213,7 @@ class RegistryState:
 
 
 def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in the value of a config. Confluent's registry adds the subject to it."""
+    """Return the settings in the value of a config, to which Confluent's registry adds the subject."""
     return {name: value for name, value in document.items() if name != "subject" and value is not None}
 
 

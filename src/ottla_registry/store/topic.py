@@ -1,7 +1,7 @@
 """The topic `_schemas`, which is created if it is missing, read from its beginning, and written in transactions.
 
-A task reads the topic continuously, and so sees the changes of other registries. Every append waits until this task has
-applied it, so that a response is sent only for records that every registry will read.
+A task reads the topic continuously, and so sees the changes of other registries. Every append waits until this task
+has applied its records, so that a response is sent only for records that every registry will read.
 
 Several registries may write. They have the same transactional id, so the last one to write fences the others. As long
 as a registry is not fenced, no other one has written, so it decides about a change with the whole topic in view.
@@ -44,7 +44,7 @@ class SchemasTopic:
         configs: configs of the clients by Kafka's names, such as bootstrap.servers.
         topic: the name of the topic.
         replication_factor: the replication factor if the topic is created; at most the number of brokers.
-        timeout_ms: time limit in milliseconds of each request, and of waiting until records are applied.
+        timeout_ms: time limit in milliseconds of writes, of offset requests, and of waiting until records are applied.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SchemasTopic:
         reading = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
         self._admin = KafkaAdminClient(dict(configs))
         self._producer: KafkaProducer | None = None
-        """The producer of transactions; None before the first one and after an error."""
+        """The producer of transactions; None before the first write and after a failed one."""
         self._consumer = KafkaConsumer({**configs, **reading, "fetch.max.wait.ms": POLL_MS})
         self._applied = 0
         self._progress = asyncio.Condition()
@@ -89,7 +89,7 @@ class SchemasTopic:
         await self._exits.aclose()
 
     async def read_to_end(self) -> None:
-        """Wait until all records that the topic contains now are applied.
+        """Wait until all records before the current last stable offset of the topic are applied.
 
         Raises RestError if the end offset cannot be read, or after a timeout.
         """

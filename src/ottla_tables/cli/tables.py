@@ -24,7 +24,8 @@ from ottla.config import properties
 
 def run(args: argparse.Namespace) -> int:
     """Write tables until SIGINT or SIGTERM, with --until-eof also until the end of standard input, or with --once until
-    all current records are written. Raises KafkaError, and CommandFailedError if a package is missing.
+    all current records are written. Raises KafkaError if a lookup or, with --once, a write fails, and
+    CommandFailedError if a package is missing.
     """
     _check_packages()
     from ottla.client.admin.admin import KafkaAdminClient
@@ -62,7 +63,9 @@ def _wait_for_end(stopped: Event) -> None:
 
 
 def query(args: argparse.Namespace) -> int:
-    """Run a query and print its result. Raises KafkaError, and CommandFailedError if a package is missing."""
+    """Run a query and print its result. Raises KafkaError if that fails, and CommandFailedError if a package is
+    missing.
+    """
     _check_packages()
     from ottla.client.admin.admin import KafkaAdminClient
     from ottla_tables.cli import query as printing
@@ -122,7 +125,7 @@ COMMAND = Command(
                     "--topic TOPIC", "topic whose table is written (default: all topics with ottla.table.format)"
                 ),
                 Flag("--once", "write all committed records that are not in the tables yet, and exit"),
-                Flag("--until-eof", "stop also at the end of standard input, as brokers require; ignored with --once"),
+                Flag("--until-eof", "stop also at the end of standard input, for use by a broker; ignored with --once"),
             ),
         ),
         Action(

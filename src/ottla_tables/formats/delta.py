@@ -194,7 +194,7 @@ class DeltaLakeTable:
         self._sync_log(before + 1)
 
     def _sync_log(self, first: int) -> None:
-        """Wait until the commits from a version on are on disk."""
+        """Wait until the commits of a local table from a version on are on disk."""
         if "://" not in self._location:
             for version in range(first, self._table.version() + 1):
                 sync(Path(self._location) / "_delta_log" / f"{version:020d}.json")
@@ -214,7 +214,7 @@ class DeltaLakeTable:
 
     def evolve(self, schema: Any) -> None:
         """Add the columns and fields of structs that the table lacks, in a separate commit. Raises CommitConflictError
-        if another writer has committed.
+        if another writer's commit prevents that, or has changed the offsets.
         """
         from deltalake import Schema
 

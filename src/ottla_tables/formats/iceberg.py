@@ -224,7 +224,7 @@ class IcebergTable:
 
     @property
     def store_properties(self) -> Mapping[str, str]:
-        """The properties of the catalog, with the credentials that it has sent with the last load."""
+        """The properties of the catalog, with any credentials that it has sent with the table."""
         properties: Mapping[str, str] = self._table.io.properties
         return properties
 
@@ -344,7 +344,7 @@ def _transform(name: str) -> Any:
 
 
 def _partition_value(value: Any) -> Any:
-    """Return a value of a partition column as manifests have it: times and dates are numbers since 1970."""
+    """Return a partition value as manifests have it: timestamps are microseconds since 1970, and dates are days."""
     if isinstance(value, datetime):
         return (value - EPOCH.replace(tzinfo=value.tzinfo)) // timedelta(microseconds=1)
     return (value - EPOCH.date()).days if isinstance(value, date) else value

@@ -81,8 +81,8 @@ class ParquetTable:
         return {int(partition): offset for partition, offset in self._manifest[OFFSETS_PROPERTY].items()}
 
     def load(self) -> Snapshot:
-        """Load the newest manifest. If its commit was interrupted, complete it, unless the table is only read. Raises
-        TableError if the manifest is damaged.
+        """Load the newest manifest, and return its files and offsets. If its commit was interrupted, complete it,
+        unless the table is only read. Raises TableError if the manifest is damaged.
         """
         for version in sorted(self._versions(), reverse=True):
             try:

@@ -21,8 +21,8 @@ TOPIC_ID_PROPERTY: Final = "ottla.topic-id"
 
 
 class WrittenFile(NamedTuple):
-    """A complete Parquet file that is not committed yet. `size` is in bytes, `metadata` is Arrow's metadata of the
-    file, and `partition` has the values of the partition columns.
+    """A Parquet file that is not committed yet. `size` is in bytes, `metadata` is Arrow's metadata of the file (None if
+    it is incomplete), and `partition` has the values of the partition columns.
     """
 
     path: str
@@ -109,9 +109,7 @@ class Table(Protocol):
         ...
 
     def commit(self, commit: Commit) -> None:
-        """Commit a change. Raises CommitConflictError if another writer's commit since the last load conflicts with it,
-        and TableError for other failures.
-        """
+        """Commit a change. Raises CommitConflictError if a commit of another writer conflicts with it."""
         ...
 
     def evolve(self, schema: Any) -> None:
@@ -119,8 +117,8 @@ class Table(Protocol):
         ...
 
     def expire(self, older_than_ms: int) -> None:
-        """Delete old versions of the table that are not needed after this time (ms since 1970), and their files, but
-        not the newest version. The implementations say which are old.
+        """Delete old versions of the table or removed files, if they are older than `older_than_ms` (since 1970). The
+        newest version and its files remain.
         """
         ...
 

@@ -47,8 +47,9 @@ class Lookup:
         return self._admin.list_topics()
 
     def topics(self, names: Iterable[str] | None = None, *, all_formats: bool = False) -> list[TableTopic]:
-        """Return the topics among `names` (None: all topics) that have a table. With `all_formats`, also return
-        internal topics and topics without a table. Topics that cannot be described are left out.
+        """Return the topics among `names` (None: all topics) whose ottla.table.format is not `none`. With
+        `all_formats`, also return internal topics and topics without a format. Topics that cannot be described are left
+        out.
         """
         candidates = set(self._admin.list_topics(list_internal=all_formats))
         if names is not None:
@@ -94,15 +95,16 @@ class Lookup:
         self, partitions: Iterable[TopicPartition], position: int = LATEST, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
         """Return the high watermark of each partition; with `committed` its last stable offset, with position EARLIEST
-        its first offset. Partitions that cannot be looked up, as without a leader, are left out.
+        its first offset. Partitions that cannot be looked up, such as those without a leader, are left
+        out.
         """
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         listed = self._admin.list_offsets(dict.fromkeys(partitions, position), None, isolation, errors={})
         return {tp: item.offset for tp, item in listed.items() if item.offset >= 0}
 
     def default_directory(self) -> Path:
-        """Return the default directory of tables: `tables` in the first log directory of the broker with the lowest id.
-        Raises TableError if no broker reports a log directory.
+        """Return the default directory of tables: `tables` in the first log directory of the broker with the lowest id
+        that reports one. Raises TableError if no broker reports a log directory.
         """
         for _, directories in sorted(self._admin.describe_log_dirs([]).items()):
             for path in directories:

@@ -21,7 +21,7 @@ CHUNK_BYTES: Final = 4 << 20
 
 
 class Chunk(NamedTuple):
-    """A batch of records, possibly empty, and the next offset to read after it."""
+    """Records as columns, possibly none, and the next offset to read."""
 
     columns: Columns
     next_offset: int
@@ -35,10 +35,12 @@ class SegmentReader:
         self._outcomes = TransactionOutcomes()
 
     def read(self, directory: Path, start: int, high_watermark: int) -> Iterator[Chunk]:
-        """Yield the committed records from an offset on, up to the high watermark or the first open transaction.
+        """Yield chunks of the committed records from an offset on, up to the high watermark or the first open
+        transaction.
 
-        Raises OffsetOutOfRangeError if the first records were deleted, CorruptBatchError for a damaged batch, and
-        KafkaStorageError if the directory does not exist.
+        Raises OffsetOutOfRangeError if the first records were deleted, CorruptMessageError for a damaged log, or its
+        subclass CorruptBatchError if a batch cannot be decoded, and KafkaStorageError if the directory does not exist
+        or segments disappear.
         """
         if not directory.is_dir():
             raise KafkaStorageError(f"{directory} does not exist: the replica has moved, or is on another machine")

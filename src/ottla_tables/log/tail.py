@@ -20,8 +20,8 @@ def read_tail(
 ) -> Generator[tuple[int, Columns], None, None]:
     """Yield partition numbers and committed records: those with start <= offset < end of each partition.
 
-    `configs`: consumer configs. Raises OffsetOutOfRangeError if records were deleted, and TableError if no position
-    advances within `STALL_SECONDS`.
+    `configs`: consumer configs. Raises OffsetOutOfRangeError if the first records were deleted, and TableError if no
+    position advances within `STALL_SECONDS`.
     """
     ends = {tp: end for tp, end in ends.items() if starts[tp] < end}
     if not ends:

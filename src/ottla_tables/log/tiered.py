@@ -29,8 +29,8 @@ class TieredRecords:
         self._configs = {**CONFIGS, **configs}
 
     def first_offset(self, tp: TopicPartition) -> int | None:
-        """Return the first offset of a partition, including remote storage; None if it cannot be looked up, as while
-        the partition has no leader.
+        """Return the first offset of a partition, including remote storage; None if it cannot be looked up, for
+        example while the partition has no leader.
         """
         return self._lookup.offsets([tp], EARLIEST).get(tp)
 

@@ -34,7 +34,7 @@ ATTEMPTS: Final = 10
 MISSING_TABLE: Final = re.compile(r"^Catalog Error: Table with name (.+) does not exist!")
 MISSING_COLUMN: Final = re.compile(r"^Binder Error: Referenced column .+ not found in FROM clause!")
 WITHOUT_FIELDS: Final = ("bytes", "text")
-"""Values of ottla.table.schema with which the fields of values are no columns."""
+"""Values of ottla.table.schema with which the fields of values do not become columns."""
 FETCH_ROWS: Final = 10_000
 TOMBSTONE: Final = "ottla_is_tombstone"
 
@@ -80,7 +80,7 @@ class QueryEngine:
 
     def _described(self, message: str, sql: str) -> str:
         """Return DuckDB's message about a query. If a table is missing, return instead that the topic does not exist,
-        with the most similar name of a topic. If a column is missing, add which topics have no columns for fields.
+        with the most similar topic, if any. If a column is missing, add which topics have no columns for fields.
         """
         if MISSING_COLUMN.search(message):
             with duckdb.connect() as connection:

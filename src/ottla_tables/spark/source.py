@@ -69,7 +69,7 @@ class FilePartition(InputPartition):
     """The task that reads files of the table.
 
     Args:
-        paths: of the files.
+        paths: the paths of the files.
         columns: the schema of the table.
         newer: records that replace rows of the files; None if there are none.
         store: the properties of their object store.
@@ -173,7 +173,7 @@ class TableSource:
             yield topics[0], plan_read(topics[0], lookup, tables, ConverterFactory(self._properties))
 
     def _log(self, partition: LogPartition) -> Iterator[tuple[Rows, Any]]:
-        """Yield rows of the log, with the records that they are from."""
+        """Yield the rows of the log in batches, each with its records."""
         converter = ConverterFactory(self._properties).converter(
             partition.topic, partition.schema, partition.columns, widens=partition.widens
         )

@@ -28,7 +28,7 @@ GATHERED_BYTES: Final = 24
 DECIMAL_BYTES: Final = 16
 """Size in bytes of a number with 38 digits. A decimal may have more bytes, which only repeat its sign."""
 MAX_DECIMAL_BYTES: Final = 64
-"""Maximum size in bytes of a decimal. To convert a number of a million bytes would take minutes."""
+"""Maximum size in bytes of a decimal. Converting a number of a million bytes would take minutes."""
 DECIMALS: Final = Context(prec=40)
 MAX_ITEMS: Final = 1000
 """Maximum number of steps that decode array and map items of a batch. A step decodes one item of each row that has one,
@@ -45,14 +45,14 @@ COMPLEX: Final = ("record", "error", "enum", "fixed", "array", "map")
 Positions = Any
 Step = Callable[["Batch", Positions, Positions], tuple[Any, Positions]]
 """Reads a value per row: takes the batch, the rows' positions and ends, and returns an Arrow array and the positions
-after the values. The array is None for a null, which has no bytes.
+after the values. The array is None if the schema allows only null.
 """
 
 
 class MalformedBatchError(ValueError):
     """A value of the batch does not match its schema, or has a part that only fastavro decodes.
 
-    `rows`: the numbers of these rows; None if any row may be one.
+    `rows`: the numbers of the rows with such values; None if it may be any row.
     """
 
     def __init__(self, message: str, rows: Any = None) -> None:
@@ -72,7 +72,7 @@ def _check(is_malformed: Any, message: str) -> None:
 
 
 class UnsupportedTypeError(ValueError):
-    """Raised for a schema with a part that BatchDecoder cannot decode."""
+    """Raised for a schema, or a difference between two schemas, that only fastavro supports."""
 
 
 class Batch:
@@ -174,7 +174,7 @@ class BatchDecoder:
     def decode(self, values: Any) -> dict[str, Any]:
         """Return an Arrow array for each field of the records; None for a field of type null. `values` are the records
         in binary form, each after the header with its schema id. Raises MalformedBatchError if one does not match the
-        schema.
+        schema, or is left to fastavro.
         """
         _, offsets, data = values.buffers()
         bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
@@ -296,7 +296,9 @@ def _is_utf8(text: bytes) -> bool:
 
 
 class _Items:
-    """The items of arrays or maps. `parts`: the next item of each row that has one. `owners`: the rows of each part."""
+    """The items of arrays or maps. Each of `parts` has the next item of each row that has one, and the array at the
+    same index in `owners` has these rows.
+    """
 
     def __init__(self, parts: list[Any], owners: list[Any], rows: int) -> None:
         self._parts = parts

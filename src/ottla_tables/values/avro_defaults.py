@@ -13,7 +13,7 @@ from ottla_tables.values.avro_batches import PRIMITIVES
 
 
 def convert_defaults(schema: Any, named: Mapping[str, Any]) -> None:
-    """Replace the defaults in a parsed schema, in place, by the values that they mean."""
+    """Replace the defaults in a parsed schema, in place, with the values that they mean."""
     if isinstance(schema, list):
         for branch in schema:
             convert_defaults(branch, named)

@@ -21,8 +21,8 @@ class Resolution:
     """Makes the fields of the latest schema of a record from those of the writer's schema.
 
     Neither schema has references to named types: `expanded` replaces them. `kinds` are the Arrow types of the latest
-    fields. Raises UnsupportedTypeError if a field has aliases, or the schemas differ in anything but removed fields,
-    added fields with simple defaults, exact promotions, and types that may also be null.
+    fields. Raises UnsupportedTypeError if a field has aliases, the names of the records differ, or the resolution needs
+    more than leaving out fields, adding fields with simple defaults, exact promotions, and allowing null.
     """
 
     def __init__(self, writer: Any, latest: Any, kinds: Mapping[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Resolution:
         ]
 
     def arrays(self, fields: Mapping[str, Any], rows: int) -> list[Any]:
-        """Return an array per field of the latest schema. `fields` are the decoded arrays by the names of the writer's
+        """Return an array per column of the latest schema. `fields` are the decoded arrays by the names of the writer's
         fields.
         """
         return [resolve(fields, rows) for resolve in self._resolves]
@@ -69,8 +69,8 @@ def _resolve(writer: Any, latest: Any, kind: Any) -> Resolve:
 
 
 def _base(schema: Any) -> tuple[bool, Any]:
-    """Return whether values of a schema may be null, and the schema of those that are not. For a union of several types
-    other than null, return False and the union.
+    """For a union with one type besides null, return whether it has null, and this type. For any other schema, return
+    False and the schema.
     """
     if isinstance(schema, list):
         others = [branch for branch in schema if branch != "null"]

@@ -99,8 +99,8 @@ class AvroValues:
             raise UnsupportedSchemaError(f"invalid Avro schema: {error!r}") from error
 
     def decoder(self, writer: Schema) -> Decode:
-        """Return a decoder that resolves the writer's schema into the latest one. Raises ValueError if that is not
-        possible.
+        """Return a decoder that resolves the writer's schema into the latest one. Raises ValueError if the writer's
+        schema is not a supported Avro schema, or has other decimals.
         """
         from fastavro import schemaless_reader
 
@@ -169,7 +169,7 @@ class AvroValues:
         """Return whether the latest schema has other logical types than `logical_types`, such as times in other units.
         A part that has no logical type in one of the schemas does not count: its number stays as it is.
 
-        Raises ValueError if the scale of a decimal differs, or only one of the schemas has a decimal.
+        Raises ValueError if the scale of a decimal differs, or a part is a decimal in only one of the schemas.
         """
         differs = False
         for path, kind in logical_types:
@@ -222,8 +222,8 @@ def _with_logical_types(schema: Any, has: Callable[[Any], bool]) -> Any:
 
 
 def _logical_types(schema: Any, named: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path of each part of a schema that is not a record, array, map or union, and its logical type; None if
-    it has none.
+    """Yield the path and the logical type (of a decimal with its scale; None if there is none) of each part of a schema
+    other than records, arrays, maps, unions and their nulls.
     """
     if isinstance(schema, str):
         schema = named.get(schema, schema)
@@ -246,7 +246,7 @@ def _logical_types(schema: Any, named: Mapping[str, Any], path: str = "") -> Ite
 
 
 def _has_unchecked_items(schema: Any, named: Mapping[str, Any]) -> bool:
-    """Return whether a schema has arrays whose items fastavro skips without noticing the end of the data."""
+    """Return whether a schema has arrays whose items fastavro may skip without noticing the end of the data."""
     if isinstance(schema, str):
         schema = named.get(schema, schema)
     if isinstance(schema, list):
@@ -267,8 +267,8 @@ def _has_unchecked_items(schema: Any, named: Mapping[str, Any]) -> bool:
 
 
 def _decimal(schema: Mapping[str, Any]) -> Any:
-    """Return the Arrow type of a decimal. Return None if the schema is not a decimal, or has more digits than tables
-    support.
+    """Return the Arrow type of a decimal; None if the schema is not a decimal, or its precision or scale is not
+    supported.
     """
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     if schema.get("logicalType") != "decimal" or schema.get("type") not in ("bytes", "fixed"):
@@ -279,7 +279,9 @@ def _decimal(schema: Mapping[str, Any]) -> Any:
 
 
 def _kind(schema: Any) -> Any:
-    """Return the type of a schema, such as `long` or `enum`; for a record, or a reference to a named type, its name."""
+    """Return the type of a schema, such as `long` or `enum`; for a record, or a reference to a named type, its name;
+    for a union, its branches.
+    """
     while isinstance(schema, dict):
         if schema["type"] in ("record", "error"):
             return schema["name"]
@@ -296,8 +298,8 @@ class _Types:
         self._count = FieldCount()
 
     def type(self, schema: Any) -> Any:
-        """Return the Arrow type of a schema; None for null. Raises UnsupportedSchemaError if there is none, as for a
-        recursive type.
+        """Return the Arrow type of a schema; None for null. Raises UnsupportedSchemaError if there is none, for
+        example for a recursive type.
         """
         if isinstance(schema, list):
             branches = [(_branch_name(branch), self.type(branch)) for branch in schema]

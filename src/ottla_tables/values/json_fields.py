@@ -43,7 +43,7 @@ MAX_DEPTH: Final = 32
 stack.
 """
 MAX_FIELDS: Final = 2000
-"""Maximum number of inferred fields, with those inside objects."""
+"""Maximum number of fields if they are inferred, including those inside objects and the items of arrays."""
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKETS: Final = re.compile(r"[\[\]{}]")
 
@@ -99,8 +99,8 @@ class JsonConverter:
         return Rows(rows.batch, pa.Table.from_batches(dead).combine_chunks().to_batches()[0])
 
     def _infer(self, records: Any) -> Rows:
-        """Add columns for the fields that the values have and the columns lack. Return the records whose fields are
-        known now, and the others as dead letters.
+        """Add columns for new fields of the values if their types are known. Return the records whose fields can have
+        columns, and the others as dead letters.
         """
 
         def parse(part: Any) -> Any:
@@ -189,7 +189,7 @@ def _check_depth(texts: Any) -> None:
 
 
 def _check_names(fields: Any) -> None:
-    """Raise ArrowInvalid for names that no table can have."""
+    """Raise ArrowInvalid for names that not all table formats support."""
     paths: dict[str, str] = {}
     for path in _paths(fields):
         # delta-rs cuts names at a NUL character.

@@ -1,7 +1,7 @@
 """Columns of JSON values with a JSON Schema of the registry.
 
-Objects with properties are structs, those with additionalProperties of one type maps, arrays lists. Parts without one
-type, such as an object without properties, are JSON in a string.
+Objects with properties become structs, other objects with a schema in additionalProperties maps, and arrays lists.
+Other parts without one type, and recursive ones, become JSON in a string.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def _list(prepare: Prepare) -> Prepare:
 
 
 def _integer(value: Any) -> Any:
-    """Return an integer as an int, also if it is a float such as 1.0. Raises ValueError for other values: Arrow would
-    cut off their fractions.
+    """Return an integer as an int, also if it is a float such as 1.0. Raises ValueError for other values except
+    None: Arrow would cut off fractions.
     """
     if value is None or type(value) is int:
         return value

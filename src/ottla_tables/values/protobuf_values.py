@@ -1,4 +1,4 @@
-"""Columns of Protobuf messages, parsed by Google's library with the descriptors that the registry's protoc makes.
+"""Columns of Protobuf messages, parsed by Google's library with the descriptors that protoc makes of their schemas.
 
 The columns are the fields of the first message type of the latest schema. Fields are identified by their numbers, so
 messages of earlier and later versions can be parsed with the latest schema as well.
@@ -40,7 +40,9 @@ SCALARS: Final = {
     17: pa.int32(),
     18: pa.int64(),
 }
-"""The types of columns by FieldDescriptor.type. Values of enums are stored as their names."""
+"""The types of columns by FieldDescriptor.type. Values of enums are stored as their names, or as the number in
+text if it has no name.
+"""
 ENUM: Final = 14
 WRAPPERS: Final = frozenset(
     f"google.protobuf.{name}Value"
@@ -113,7 +115,7 @@ class ProtobufValues:
 
 
 def _message_type(file: Any, path: Sequence[int]) -> Any:
-    """Return the message type with these indexes, as they are before a message. Raises IndexError if there is none."""
+    """Return the message type with the indexes that precede a message. Raises IndexError if there is none."""
     message = list(file.message_types_by_name.values())[path[0]]
     for index in path[1:]:
         message = message.nested_types[index]
@@ -156,7 +158,7 @@ class _Columns:
         return kind, lambda m: of_value(value_of(m)) if m.HasField(name) else None
 
     def _value(self, field: Any) -> tuple[Any, Extract | None]:
-        """Return the type of a field's values, and the function that converts them for Arrow."""
+        """Return the type of a field's values, and the function that converts them for Arrow, if necessary."""
         if field.type == ENUM:
             names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
             return pa.string(), lambda number: names.get(number) or str(number)

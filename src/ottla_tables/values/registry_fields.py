@@ -37,8 +37,8 @@ OpenSchema = Callable[[SchemaRegistryClient, Schema], ValueSchema]
 
 
 def open_schema(registry: SchemaRegistryClient, schema: Schema) -> ValueSchema:
-    """Return the columns of a schema and its decoders. Raises ValueError if the schema has no columns, and
-    ModuleNotFoundError if a package is missing.
+    """Return the columns of a schema and its decoders. Raises ValueError if the schema is invalid or cannot have
+    columns, and ModuleNotFoundError if a package is missing.
     """
     if schema.schema_type == "PROTOBUF":
         from ottla_tables.values.protobuf_values import ProtobufValues
@@ -85,8 +85,9 @@ class RegistryConverter:
         return pa.schema([*self._own, *(pa.field(name, kind) for name, kind in self._columns.items())])
 
     def convert(self, records: Any) -> Rows:
-        """Return rows with the fields of the values. Raises SchemaRegistryError if the registry does not respond, and
-        TableError if it has no usable latest schema.
+        """Return rows with the fields of the values. Raises SchemaRegistryError if a request to the registry fails,
+        except that a value with an unknown schema is a dead letter. Raises TableError if there is no usable latest
+        schema.
         """
         self._missing.clear()
         parts = [
@@ -162,8 +163,8 @@ class RegistryConverter:
         self.schema = self._schema()
 
     def _rows(self, decode: Decode | None, records: Any) -> Any:
-        """Return the rows of records that `decode` decodes (None: tombstones). Raises ArrowInvalid if a value cannot be
-        converted to a row.
+        """Return the rows of records that `decode` decodes (None: tombstones). Raises ArrowInvalid or InvalidRowsError
+        if a value cannot be converted to a row.
         """
         arrays = {field.name: records.column(field.name) for field in self._own}
         if decode is not None and records.num_rows:

@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 
 
 class RowConverter(Protocol):
-    """Converts records to rows. The schema of the rows grows if the values have new fields."""
+    """Converts records to rows. The schema of the rows may grow if the values have new fields."""
 
     @property
     def schema(self) -> Any:
