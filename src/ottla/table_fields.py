@@ -49,7 +49,7 @@ def declared_fields(text: str) -> list[DeclaredField]:
             raise ValueError(f"{part.strip()!r} is not NAME TYPE, with one of {types}")
         other = fields.setdefault(field.name.lower(), field)
         if other is not field:
-            raise ValueError(f"the fields {other.name} and {field.name} differ in case only")
+            raise ValueError(f"the field {field.name} is declared twice; names are compared without case")
     return list(fields.values())
 
 

@@ -39,15 +39,15 @@ def local_retention_offset(log: Log, now_ms: int) -> int:
     These segments are in remote storage, and exceed local.retention.ms or local.retention.bytes. The offset is the
     start of a segment.
 
-    If all segments are too old, the active one is rolled, so that it can be copied and then deleted. Raises
+    If all segments exceed them, the active one is rolled, so that it can be copied and then deleted. Raises
     KafkaStorageError after an I/O error.
     """
     config = log.config
     try:
         too_old = _too_old(log, now_ms, config.effective_local_retention_ms)
-        if too_old == len(log.segments):
-            log.roll()
         count = max(too_old, _too_many_bytes(log, config.effective_local_retention_bytes))
+        if count == len(log.segments):
+            log.roll()
         while count and not _is_replaceable(log, log.segments[count].base_offset):
             count -= 1
     except OSError as error:

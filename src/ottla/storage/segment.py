@@ -330,6 +330,8 @@ class Segment:
         position = self.size if cut is None else cut
         end = next((header.base_offset for _, header in headers(self.file, position, self.size)), offset)
         self._recent.clear()
+        if position == 0:
+            self.first_timestamp = -1
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.max_timestamp = self.time_index.last_timestamp

@@ -421,6 +421,17 @@ def test_truncation_removes_records_leader_epochs_and_producer_state(make_log: C
     assert (log.log_end_offset, log.leader_epochs.entries, log.size) == (0, [], 0)
 
 
+def test_age_of_a_truncated_segment_counts_from_its_new_first_record(make_log: Callable[..., Log]) -> None:
+    log = make_log(segment_ms=1000)
+    log.append(batch(b"first", timestamp=NOW), leader_epoch=0)
+    log.roll()
+    log.append(batch(b"old", timestamp=NOW), leader_epoch=0)
+    assert log.truncate_to(1)
+    for _ in range(2):
+        log.append(batch(b"new", timestamp=NOW + 5000), leader_epoch=1)
+    assert [s.base_offset for s in log.segments] == [0, 1]
+
+
 def test_truncation_within_a_batch_removes_the_whole_batch(make_log: Callable[..., Log]) -> None:
     log = make_log()
     fill(log, 3)

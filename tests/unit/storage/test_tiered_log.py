@@ -68,6 +68,15 @@ def test_idle_segment_is_rolled_so_that_it_can_be_copied(make_log: Callable[...,
     assert local_retention_offset(log, NOW + 2000) == 2
 
 
+def test_active_segment_is_rolled_if_no_bytes_are_retained_locally(make_log: Callable[..., Log]) -> None:
+    log = make_log(**TIERED, local_retention_bytes=0)
+    fill(log, 2)
+    assert local_retention_offset(log, NOW) == 0
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    log.remote_end_offset = 2
+    assert local_retention_offset(log, NOW) == 2
+
+
 def test_recovery_after_a_roll_restores_the_snapshot_of_the_closed_segment(make_log: Callable[..., Log]) -> None:
     log = make_log(**TIERED)
     fill(log, 2)

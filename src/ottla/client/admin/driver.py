@@ -255,7 +255,7 @@ class AdminDriver:
             except errors.KafkaTimeoutError as error:
                 last = error.__cause__ if isinstance(error.__cause__, errors.KafkaError) else error
             except TimeoutError:
-                if last is not None and getattr(last, "throttled", 0.0):
+                if last is not None and _throttle_seconds(last):
                     raise last from None
                 last = last or self.metadata.error
                 raise _timed_out(limit, last, self.connections.slow_reason) from last
@@ -263,7 +263,7 @@ class AdminDriver:
                 last = error
                 if not error.retriable or failures > self.config.retries:
                     raise
-            throttled = getattr(last, "throttled", 0.0)
+            throttled = _throttle_seconds(last)
             delay = max(self._backoff.backoff(failures - 1), throttled)
             if time.monotonic() + delay > deadline:
                 # A quota violation is raised as such, as in Kafka: it says how long the client has to wait.
@@ -576,6 +576,12 @@ def successes(outcomes: Mapping[K, V | errors.KafkaError], failed: Errors | None
             first.add_note(f"{len(failures)} of {len(outcomes)} failed: {listed(list(failures))}")
         raise first
     return values
+
+
+def _throttle_seconds(error: errors.KafkaError) -> float:
+    """Return the throttle time of a quota violation in seconds; 0 for any other error."""
+    seconds: float = getattr(error, "throttled", 0.0)
+    return seconds
 
 
 def _timed_out(limit: float, cause: errors.KafkaError | None, slow_reason: str = "") -> errors.KafkaTimeoutError:
