@@ -1,6 +1,6 @@
 """The hash that chooses the partition of a key: Kafka's `Utils.murmur2`, so that Java's clients choose the same one.
 
-Compiled with murmur2.pxd.
+`rows_by_partition` and `list_rows_by_partition` group rows by the partitions of their keys. Compiled with murmur2.pxd.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def murmur2(data: bytes) -> int:
-    """Return the unsigned 32-bit murmur2 hash, as Kafka's default partitioner computes it."""
+    """Return the hash of Kafka's `Utils.murmur2`, as an unsigned 32-bit number."""
     return _hash(data, 0, len(data))
 
 
