@@ -1,5 +1,5 @@
 """Conversion between message formats: up to v2, the only one that the consumer reads, and down to format 0 or 1, for
-consumers older than Kafka 0.11.
+consumers older than Kafka 0.11 and topics with an older `message.format.version`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _end_of_old_messages(data: memoryview) -> int:
 
 
 def down_converted(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
-    """Convert batches of any format to a message set of format 0 or 1, for a consumer that knows no newer one.
+    """Convert batches of any format to a message set of format 0 or 1.
 
     Batches in format `magic` or an older one stay as they are. Other batches keep offsets, keys, values and codecs, but
     lose headers, producer ids and, in format 0, timestamps. Control batches and batches before `from_offset` are left
@@ -92,7 +92,7 @@ def down_converted(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
     is not larger than necessary.
 
     Raises CorruptMessageError if a batch to convert is damaged, UnsupportedCompressionTypeError if it is compressed
-    with zstd, which old consumers do not have.
+    with zstd, which these formats do not have.
     """
     out = bytearray()
     for header, start, end in any_magic.split(buf):

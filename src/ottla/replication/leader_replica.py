@@ -137,8 +137,8 @@ class LeaderReplica:
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether a request waits for proof that this broker leads. In-sync followers' fetches are then answered at
-        once.
+        """Whether a request waits for proof that this broker leads. Fetches of in-sync followers in a session are
+        then answered at once.
         """
         return bool(self._confirmations)
 

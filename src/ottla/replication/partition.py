@@ -363,7 +363,8 @@ class Partition:
             raise errors.KafkaStorageError(f"{self.topic_partition} cannot be read: {error}") from error
 
     def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
-        """Call `waiter` whenever consumers can read more, or with `appends` after every append, until `unwatch`.
+        """Call `waiter` whenever consumers can read more, or with `appends` after every append as the leader, until
+        `unwatch`.
 
         It is also called when this broker stops leading or serving the partition.
         """
