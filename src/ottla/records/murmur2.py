@@ -51,8 +51,8 @@ def _hash(p: bytes | memoryview, start: int, size: int) -> int:
 
 
 def rows_by_partition(keys: BinaryColumn, rows: int, count: int) -> list[array[int]]:
-    """Return the row numbers of the keys of each of `count` partitions, and as the last item those of rows without a
-    key.
+    """Return, for each of `count` partitions, the numbers of the rows whose key belongs to it, and as the last item
+    those of the rows without a key.
     """
     chosen = array("i", bytes(4 * rows))
     ends = array("q", bytes(8 * (count + 2)))
@@ -118,7 +118,8 @@ def bytes_in_list(items: list[bytes | None]) -> int:
 def _sorted_rows(chosen: array[int], count: int, ends: array[int]) -> list[array[int]]:
     """Return the row numbers of each partition, and as the last item those of rows without a key.
 
-    `chosen`: the partition of each row. `ends`: from the second item on, the number of rows of each partition.
+    `chosen`: the partition of each row; the number of partitions for a row without a key. `ends`: from the second item
+    on, the number of rows of each partition.
     """
     rows = len(chosen)
     sorted_rows = array("q", bytes(8 * rows))

@@ -49,7 +49,9 @@ reads_log.addFilter(RateLimitFilter())  # while remote storage is down, each fet
 CLOSE_SECONDS: Final = 5.0
 """Maximum time in seconds that a stopping broker waits for uploads in progress."""
 WARN_EVERY: Final = 10
-"""If a task fails repeatedly, one in this many failures is logged as a warning, the others as debug messages."""
+"""If a task fails repeatedly with a KafkaError, one in this many failures is logged as a warning, the others as debug
+messages.
+"""
 NOTHING: Final = RemoteRead(memoryview(b""), [])
 TopicExists = Callable[[str, UUID], Awaitable[bool]]
 """An async function that returns whether a topic with this name and id is in the metadata store."""
@@ -211,7 +213,7 @@ class RemoteLogManager:
     # The leader's task
 
     async def _run(self, partition: Partition, epoch: int) -> None:
-        """Copy and delete segments of a partition, as long as this broker leads it in this epoch."""
+        """Copy and delete segments of a partition again and again, until it is closed or the task is cancelled."""
         config = self._config()
         backoff = ExponentialBackoff(
             config.remote_log_manager_task_retry_backoff_ms / 1000,
