@@ -51,8 +51,8 @@ class BinaryColumn(NamedTuple):
 
 
 class HeadersColumn(NamedTuple):
-    """The headers of all rows, as Arrow's list of (key, value): row i has those from offsets[i] on and
-    before offsets[i + 1].
+    """The headers of all rows, as Arrow's list of (key, value): row i has the pairs j with
+    offsets[i] <= j < offsets[i + 1].
     """
 
     offsets: memoryview

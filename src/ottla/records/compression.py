@@ -86,8 +86,8 @@ def _decompress_gzip(data: memoryview, max_bytes: int) -> Buffer:
 def _gzip_member(data: memoryview, pos: int, window: int, max_bytes: int) -> tuple[bytes, int]:
     """Return the content of the gzip member at `pos`, and the position of its end.
 
-    The data is read `window` bytes at a time, because zlib copies the input that it has not used. Otherwise that would
-    be, for each member, all members that follow.
+    The data is read `window` bytes at a time, because zlib copies the input that it has not used: without a
+    limit, for each member, all members that follow.
     """
     inflater = zlib.decompressobj(wbits=31)
     parts = []

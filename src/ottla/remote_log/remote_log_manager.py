@@ -325,7 +325,7 @@ class RemoteLogManager:
     # Local retention
 
     async def apply_local_retention(self) -> None:
-        """Delete the local segments of all replicas that are in remote storage and exceed the local retention."""
+        """For all replicas, delete the local segments that are in remote storage and exceed the local retention."""
         for partition, remote in list(self._replicas.values()):
             store = self._metadata.store(remote)
             if (

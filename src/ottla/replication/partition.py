@@ -229,7 +229,7 @@ class Partition:
         from_client: bool = True,
         inline: bool = False,
     ) -> Appended:
-        """Append batches as the leader. `when_committed` returns a future for their replication.
+        """Append batches as the leader. For their replication, see `when_committed`.
 
         `inline`: raise LongValidationError for a batch that has to be validated by `prepare` first, and QueueFullError
         if the caller has to `wait_for_disk` first.
