@@ -1,9 +1,9 @@
 """The producers' hot path: from send() to the open batch of a partition, and the future of the record.
 
-The compiled `append` is atomic, because it does not release the GIL between checking `closed` and adding the record. In
-free-threaded Python, it holds the batch's critical section instead; the plain form uses a lock. Another thread may
-replace `PartitionAppender.open` and extend `TopicAppender.queues` at any time, so both are read by `current` and
-`queue_of`, which take a reference before the old object can be freed. Compiled with appender.pxd.
+The compiled `OpenBatch.append` is atomic, because it does not release the GIL between checking `closed` and adding the
+record. In free-threaded Python, it holds the batch's critical section instead; the plain form uses a lock. Another
+thread may replace `PartitionAppender.open` and extend `TopicAppender.queues` at any time, so the fast path reads them
+through `current` and `queue_of`, which take a reference before the old object can be freed. Compiled with appender.pxd.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class RecordFuture:
 
     @property
     def timestamp(self) -> int:
-        """The timestamp with which the record was sent."""
+        """The timestamp with which the record was sent; -1 if the record failed before it was in a batch."""
         return self._timestamp
 
     @property
     def value_size(self) -> int:
-        """Bytes of the value; -1 for None."""
+        """Bytes of the value; -1 for None, or if the record failed before it was in a batch."""
         return self._value_size
 
     def __repr__(self) -> str:
@@ -97,8 +97,9 @@ class RecordFuture:
     def get(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for the acknowledgement and return the record's metadata.
 
-        Raises the record's error, or KafkaTimeoutError if the record is still in flight after `timeout` seconds (None:
-        no limit).
+        Raises the record's error, KafkaTimeoutError if the record is still pending after `timeout` seconds (None: no
+        limit), or IllegalStateError if it is pending and the caller cannot wait for it: in a client's I/O thread, or
+        in a process that was forked after the send.
         """
         self._wait(timeout)
         return self._result()
@@ -108,8 +109,9 @@ class RecordFuture:
         return self.get(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the result, and return the record's error, or None. Raises KafkaTimeoutError after `timeout`
-        seconds.
+        """Wait for the result, and return the record's error; None if the record was acknowledged.
+
+        Raises KafkaTimeoutError and IllegalStateError like `get`.
         """
         self._wait(timeout)
         error: BaseException | None = self._outcome.result_of(self._index)[0].error
@@ -129,14 +131,14 @@ class RecordFuture:
         return RecordMetadata(tp.topic, tp.partition, offset, timestamp, kind, self._key_size, self._value_size)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
-        """Call `callback(future)` in the I/O thread when the record is acknowledged or has failed; immediately if it
-        already is.
+        """Call `callback(future)` in the I/O thread when the record is acknowledged or has failed; immediately, in the
+        calling thread, if the result is already available.
         """
         self._outcome.when_done(lambda: _guarded(callback, self))
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, metadata, **kwargs)` in the I/O thread when the record is acknowledged; immediately if
-        it already is.
+        """Call `callback(*args, metadata, **kwargs)` in the I/O thread when the record is acknowledged; immediately, in
+        the calling thread, if it already is.
         """
 
         def call() -> None:
@@ -147,8 +149,8 @@ class RecordFuture:
         return self
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, error, **kwargs)` in the I/O thread when the record has failed; immediately if it
-        already has.
+        """Call `callback(*args, error, **kwargs)` in the I/O thread when the record has failed; immediately, in the
+        calling thread, if it already has.
         """
 
         def call() -> None:
@@ -165,8 +167,8 @@ class RecordFuture:
 
     def report_to(self, callback: Callable[[RecordMetadata | None, BaseException | None], Any]) -> None:
         """Call `callback(metadata, None)` in the I/O thread when the record is acknowledged, or `callback(None, error)`
-        when it has failed; immediately if that is known already. Unlike Java's Callback, it gets no metadata with an
-        error.
+        when it has failed; immediately, in the calling thread, if the result is already available. Unlike Java's
+        Callback, `callback` gets no metadata with an error.
         """
 
         def call() -> None:
@@ -245,16 +247,16 @@ class OpenBatch:
 
 
 class PartitionAppender:
-    """The batches of one partition in the fast path: records are appended to the open one."""
+    """The batch of one partition to which the fast path appends records."""
 
     __slots__ = ("open",)
 
     def __init__(self, batch: OpenBatch) -> None:
         self.open: OpenBatch = batch
-        """The batch to which records are appended; a closed one if there is none with room."""
+        """The batch to which records are appended. It may be closed."""
 
     def current(self) -> OpenBatch:
-        """Return the open batch. Safe while another thread replaces it."""
+        """Return `open`. Safe while another thread replaces it."""
         if cython.compiled:
             with cython.critical_section(self):
                 return self.open
@@ -262,7 +264,7 @@ class PartitionAppender:
 
 
 class TopicAppender:
-    """Appends records of one topic. `version`: the version of the metadata from which `count` and `queues` are."""
+    """The appenders of a topic's partitions. `version`: the version of the metadata that `count` is from, or -1."""
 
     __slots__ = ("count", "queues", "sticky_left", "sticky_partition", "version")
 
@@ -270,10 +272,12 @@ class TopicAppender:
         self.count: int = count
         """The number of partitions."""
         self.queues: list[Any] = queues
-        """The `PartitionAppender` of each partition."""
+        """The `PartitionAppender` of each partition, at the index of its number."""
         self.version: int = -1
         self.sticky_partition: int = -1
-        """The partition of records without a key. When `sticky_left` more bytes were sent to it, another is chosen."""
+        """The partition chosen for records without a key; -1 before the first choice. It is chosen again after
+        `sticky_left` more bytes of them.
+        """
         self.sticky_left: int = 0
 
     def queue_of(self, partition: int) -> Any:
@@ -287,8 +291,8 @@ class TopicAppender:
 class DirectAppender:
     """The producers' fast path: appends plain records of bytes to the open batches of their partitions.
 
-    It is used only for topics whose `version` is that of the newest metadata (`DirectAppender.version`).
-    `choose_sticky(topic)` chooses another partition for a topic's records without a key.
+    It appends only to topics whose `version` is that of the newest metadata (`DirectAppender.version`).
+    `choose_sticky(topic_appender)` chooses the partition of a topic's next records without a key.
     """
 
     __slots__ = ("choose_sticky", "enabled", "topics", "version")
@@ -303,9 +307,9 @@ class DirectAppender:
     def append(self, topic: Any, value: Any, key: Any, partition: Any, timestamp_ms: Any) -> Any:
         """Append a record, and return its future.
 
-        Returns the record's partition if the open batch has no room. Returns None if the fast path cannot append the
-        record: it is not enabled, value or key are not bytes, the partition or the timestamp is invalid, or the topic's
-        metadata is unknown or not the newest.
+        Returns the record's partition if it has no open batch with room. Returns None if the fast path cannot append
+        the record: it is not enabled, the topic is not a str, the value is not bytes, the key is neither bytes nor
+        None, the partition or the timestamp is out of range, or the topic's metadata is unknown or not the newest.
         """
         if not self.enabled or type(value) is not bytes or type(topic) is not str:
             return None
@@ -331,7 +335,7 @@ class DirectAppender:
         return number if future is None else future
 
     def sticky(self, appenders: TopicAppender, size: int) -> int:
-        """Return the partition of a record without a key, and count the `size` bytes of its value."""
+        """Return the sticky partition for a record without a key, and count `size` bytes for the record."""
         if appenders.sticky_left <= 0:
             self.choose_sticky(appenders)
         appenders.sticky_left -= size
@@ -359,9 +363,10 @@ class DirectSender:
 
         `timestamp_ms` is in milliseconds since 1970 (default: now); the partitioner chooses `partition` if it is None.
         Blocks for up to max.block.ms while metadata or memory is missing. Raises KafkaTimeoutError,
-        BufferExhaustedError, SerializationError, IllegalStateError (closed). Errors that a broker can return as well
-        (such as a record that is too large, or a lack of authorization) are set on the future and passed to the
-        callback instead.
+        BufferExhaustedError, SerializationError, IllegalStateError (closed, or no open transaction), ValueError or
+        TypeError for invalid arguments, and the error of a transaction that has failed. Other errors that a broker can
+        return as well (such as a record that is too large, or a lack of authorization) are set on the future and passed
+        to the callback instead.
         """
         # The fast path for a plain record of bytes whose topic is known; everything else below.
         if headers is None:

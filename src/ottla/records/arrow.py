@@ -1,6 +1,6 @@
-"""Conversion between columns and Arrow arrays. Buffers are copied only if their layouts differ.
+"""Conversion between columns and Arrow arrays.
 
-`columns` imports it at the first use of Arrow: the clients do not depend on pyarrow.
+`columns` imports this module at the first use of Arrow, because the clients do not depend on pyarrow.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _text(keys: Any) -> pa.Array:
 
 def binary_buffers(items: Any) -> tuple[memoryview, Any, Any, int, int]:
     """Return the fields of a `BinaryColumn` over a pyarrow array, or over an object that converts to one. Raises
-    TypeError for other types.
+    TypeError for an unsupported type of array, such as int64.
     """
     array = _one_array(items)
     kind = array.type
@@ -83,7 +83,7 @@ def _one_array(items: Any) -> Any:
 
 
 def _holds_bytes(kind: Any) -> bool:
-    """Return whether a type has byte strings in a layout that Arrow can convert, or only nulls."""
+    """Return whether a type is a large or a view form of binary or string, or null."""
     return bool(
         pa.types.is_large_binary(kind)
         or pa.types.is_large_string(kind)

@@ -101,7 +101,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch was written inside a transaction."""
+        """Whether the batch is part of a transaction, as its records or its marker."""
         return bool(self.attributes & TRANSACTIONAL_MASK)
 
     @property
@@ -116,12 +116,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer has written the batch."""
+        """Whether the batch has the id of an idempotent or transactional producer."""
         return self.producer_id > NO_PRODUCER_ID
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, or -1; sequences wrap from 2^31-1 to 0."""
+        """Sequence of the last record; -1 if the batch has none. Sequences wrap from 2^31-1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -143,7 +143,8 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 def split(buf: Buffer) -> Iterator[tuple[BatchHeader, int, int]]:
     """Yield (header, start, end) of every whole batch in `buf`. A partial last batch is ignored, as in a fetch.
 
-    Raises CorruptMessageError if the bytes are not a v2 batch.
+    Raises CorruptMessageError for a header that cannot be that of a v2 batch; of an incomplete header, at most the
+    length is checked.
     """
     size = memoryview(buf).nbytes
     pos = 0
@@ -166,8 +167,8 @@ def _check_partial(buf: Buffer, pos: int) -> None:
 
 
 def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Check that the batch at `start` is complete, its counts are not negative, and its CRC is correct. Raises
-    CorruptMessageError otherwise.
+    """Check that the batch at `start` is complete, its record count and last offset delta are not negative, and its CRC
+    is correct. Raises CorruptMessageError otherwise.
     """
     view = memoryview(buf)
     end = start + header.length + LOG_OVERHEAD
@@ -196,9 +197,8 @@ def assign(buf: Buffer, start: int, base_offset: int, leader_epoch: int) -> None
 
 
 def stamp_append_time(buf: Buffer, start: int, header: BatchHeader, now_ms: int) -> None:
-    """Set the timestamp type of the batch at `start` to LogAppendTime and its max timestamp to `now_ms`, in place.
-
-    Update the CRC.
+    """Set the timestamp type of the batch at `start` to LogAppendTime and its max timestamp to `now_ms`, in place, and
+    update the CRC.
     """
     _INT16.pack_into(buf, start + ATTRIBUTES_POSITION, header.attributes | TIMESTAMP_TYPE_MASK)
     _INT64.pack_into(buf, start + MAX_TIMESTAMP_POSITION, now_ms)
@@ -206,7 +206,7 @@ def stamp_append_time(buf: Buffer, start: int, header: BatchHeader, now_ms: int)
 
 
 def set_max_timestamp(buf: Buffer, start: int, header: BatchHeader, timestamp: int) -> None:
-    """Set the max timestamp of the batch at `start`, in place. Update the CRC."""
+    """Set the max timestamp of the batch at `start`, in place, and update the CRC."""
     _INT64.pack_into(buf, start + MAX_TIMESTAMP_POSITION, timestamp)
     reseal(buf, start, header.size_in_bytes)
 
@@ -217,9 +217,9 @@ def reseal(buf: Buffer, start: int, size_in_bytes: int) -> None:
 
 
 def write_header(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Write the fields of `header` at `start`, with a CRC computed over the whole batch there.
+    """Write the fields of `header` at `start`, except for the CRC, which is computed.
 
-    So the records must already be in place, and the batch has `header.size_in_bytes` bytes.
+    The records, up to `header.size_in_bytes` bytes from `start`, must already be in place.
     """
     _HEADER.pack_into(buf, start, *header)
     reseal(buf, start, header.size_in_bytes)

@@ -50,7 +50,7 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 NO_HEADERS = b"\x00"
 MAX_RECORD_OVERHEAD = 5 + 10 + 5 + 5 + 5 + 5 + 1
-"""The maximum size of the lengths, deltas and attributes of one record, in bytes."""
+"""The maximum size of the lengths, deltas, header count and attributes of one record, in bytes."""
 MAX_TIMESTAMP = (1 << 63) - 1
 
 
@@ -71,7 +71,8 @@ def encode_headers(headers: Headers) -> bytes:
 
 
 def record_size_upper_bound(key_len: int, value_len: int, headers: Headers = ()) -> int:
-    """Return an upper bound, in bytes, for the size of a batch with only this record, including the batch header.
+    """Return an upper bound, in bytes, for the uncompressed size of a batch with only this record, including the batch
+    header.
 
     A missing key or value counts as length 0. Kafka's `estimateSizeInBytesUpperBound`.
     """
@@ -151,7 +152,9 @@ class BatchBuilder:
         return self.count
 
     def has_room_for(self, key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> bool:
-        """Return whether a record with this key, value and headers fits, regardless of its timestamp and offset."""
+        """Return whether a record with this key, value and headers fits in any case, whatever its timestamp and
+        offset.
+        """
         size = record_size_upper_bound(_size(key), _size(value), headers) - HEADER_BYTES
         return self.position + size <= self.limit
 
@@ -176,8 +179,8 @@ class BatchBuilder:
     ) -> bool:
         """Append a record with an offset that need not follow directly on the last one, as in compacted logs.
 
-        Return False if the record does not fit. Raises ValueError if the offset is not above the last one, or is below
-        the batch's first one.
+        Return False if the record does not fit. Raises ValueError if the offset is not above the last one, is below the
+        batch's base offset, or exceeds that by more than 2^31-1.
         """
         last_delta = self.last_delta
         if offset <= self.base_offset + last_delta:
@@ -210,7 +213,7 @@ class BatchBuilder:
 
     def _begin(self, offset: int, timestamp: int, key_size: int, value_size: int, tail_size: int) -> int:
         """Write a record's length, attributes and deltas if the whole record fits. Return the position after them,
-        or -1.
+        or -1 if it does not fit.
         """
         base = timestamp if self.count == 0 and self.delete_horizon_ms is None else self.base_timestamp
         time_delta = timestamp - base
@@ -384,7 +387,7 @@ class _ColumnReader:
             self.p = self.data
 
     def find(self, row: int) -> int:
-        """Set `start` to the row's position, and return its size, or -1 for null."""
+        """Set `start` to the row's position, and return its size. For null, only return -1."""
         i = self.first + row
         if i < 0 or i + 1 >= self.bounds:
             raise IndexError(f"row {row} of a column with {self.bounds - 1 - self.first} rows")
@@ -405,6 +408,6 @@ def _size(data: Buffer | None) -> int:
 
 
 def _check_int64(value: int) -> None:
-    """Raise OverflowError like C's conversion, which checks this in the compiled form."""
+    """Raise OverflowError beyond 64 bits, as the conversion to a C integer does in the compiled form."""
     if not -(1 << 63) <= value <= MAX_TIMESTAMP:
         raise OverflowError(f"{value} does not fit into 64 bits")

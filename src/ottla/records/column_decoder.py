@@ -66,7 +66,7 @@ class BinarySink:
         """`expected`: number of bytes of data to allocate at least, at the first `reserve` that allocates any."""
         self.expected = expected
         self.peak = 0
-        """The largest size that was reserved."""
+        """The largest size of the data, in bytes, for which room was reserved."""
         self.offsets = array("i", [0])
         self.data = bytearray(1)
         self.validity = bytearray(1)
@@ -75,8 +75,8 @@ class BinarySink:
         self.nulls = 0
 
     def reserve(self, rows: int, nbytes: int) -> None:
-        """Reserve room for `rows` more rows with `nbytes` of data together. A buffer that is too small at least doubles
-        its size.
+        """Reserve room for `rows` more rows with `nbytes` of data together. Offsets and data at least double in size if
+        they have no room.
         """
         missing = self.rows + rows + 1 - len(self.offsets)
         if missing > 0:
@@ -95,7 +95,7 @@ class BinarySink:
         self.v = self.validity
 
     def put_null(self) -> None:
-        """Append a row of null."""
+        """Append a null row."""
         if not self.nulls:
             self._begin_validity()
         self.rows += 1
@@ -150,7 +150,8 @@ class ColumnDecoder:
         max_bytes: int = MAX_COLUMN_BYTES,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:
-        """`headers`: whether to decode the records' headers. `max_bytes`: maximum size of the data of each column.
+        """`headers`: whether to decode the records' headers. `max_bytes`: maximum size of the data of each column,
+        which only a single batch may exceed; at most MAX_COLUMN_BYTES.
 
         For a compressed batch with more than `max_decompressed_bytes` of records, `add_batch` raises
         DecompressedTooLargeError.
@@ -187,8 +188,8 @@ class ColumnDecoder:
         """Add the batch's records with from_offset <= offset < until_offset.
 
         Return False, without adding any, if the decoder is not empty and its columns could grow beyond `max_bytes`:
-        drain() first, and add the batch again. The CRC is not checked. Raises CorruptMessageError for damaged records;
-        the earlier batches stay.
+        drain() first, and add the batch again. The CRC is not checked. Raises the errors of `open_records`, and
+        CorruptMessageError for a damaged record among those that are read; the earlier batches stay.
         """
         data = open_records(buf, start, header, self.max_decompressed_bytes)
         nbytes = memoryview(data).nbytes
@@ -309,7 +310,7 @@ def _with_slack(size: int) -> int:
 
 
 def _put(cursor: Cursor, sink: BinarySink, record_end: int) -> int:
-    """Append the next key or value of the record to `sink`. Always return 0: in C, -1 signals an exception.
+    """Append the next byte string of the record to `sink`. Always return 0: in C, -1 signals an exception.
 
     The length is checked, because `sink` has room for the records' size only, and is written to without a check.
     """
@@ -365,8 +366,9 @@ def decode_columns(
 ) -> Columns:
     """Return the records of all whole batches in `buf` with from_offset <= offset < until_offset, as columns.
 
-    Control batches are left out, and those for which `skip` is true. Raises CorruptMessageError for damaged batches and
-    for more than 2 GiB of keys or values (a fetch stays far below).
+    Control batches are left out, and those for which `skip` returns true. Raises the errors of
+    `ColumnDecoder.add_batch`, and CorruptMessageError for a wrong header or CRC, or if a column could exceed
+    MAX_COLUMN_BYTES (a fetch stays far below).
     """
     decoder = ColumnDecoder(headers=headers)
     for header, start, _ in split(buf):

@@ -1,6 +1,6 @@
 """Records as columns, which `column_decoder` decodes from batches and `BatchBuilder.append_columns` encodes.
 
-The layout is Arrow's, so that `arrow` wraps it without a copy; only that module needs pyarrow.
+The layout is Arrow's, so that `arrow` wraps all but headers without a copy; only that module needs pyarrow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BinaryColumn(NamedTuple):
     first: int = 0
 
     def get(self, row: int) -> bytes | None:
-        """Return the value of one row; None for null. It creates an object, as the hot paths do not."""
+        """Return the value of one row; None for null. Creates an object, which the hot paths avoid."""
         i = self.first + row
         if self.validity is not None and not memoryview(self.validity)[i >> 3] >> (i & 7) & 1:
             return None
@@ -36,7 +36,8 @@ class BinaryColumn(NamedTuple):
     def from_arrow(cls, items: Any) -> BinaryColumn:
         """Return the column of a pyarrow array, or of an object that converts to one (a series of pandas or Polars).
 
-        Binary and string arrays with 32-bit offsets are not copied (slices are fine). Raises TypeError for other types.
+        Binary and string arrays with 32-bit offsets, and slices of them, are not copied unless they have several
+        chunks. Raises TypeError for an unsupported type of array, such as int64.
         """
         from ottla.records import arrow
 
@@ -50,14 +51,16 @@ class BinaryColumn(NamedTuple):
 
 
 class HeadersColumn(NamedTuple):
-    """The headers of all rows, as Arrow's list of (key, value): row i has those from offsets[i] to offsets[i + 1]."""
+    """The headers of all rows, as Arrow's list of (key, value): row i has the pairs j with
+    offsets[i] <= j < offsets[i + 1].
+    """
 
     offsets: memoryview
     keys: BinaryColumn
     values: BinaryColumn
 
     def to_arrow(self, rows: int) -> Any:
-        """Return a list<struct<key, value>>; a record without headers has null there, as in Spark's Kafka connector."""
+        """Return a list<struct<key, value>> array; null for a record without headers, as in Spark's Kafka connector."""
         from ottla.records import arrow
 
         count = self.offsets[rows]
@@ -68,8 +71,8 @@ class HeadersColumn(NamedTuple):
 class Columns:
     """Records of one partition as columns of equal length.
 
-    It speaks Arrow's PyCapsule interface, so that `polars.DataFrame(columns)`, `pyarrow.table(columns)` and DuckDB take
-    it without a copy of the data (with pyarrow installed). It is not a tuple, because libraries treat tuples as rows.
+    With pyarrow installed, it speaks Arrow's PyCapsule interface, so that `polars.DataFrame(columns)`,
+    `pyarrow.table(columns)` and DuckDB accept it. It is not a tuple, because libraries treat tuples as rows.
 
     `offsets` and `timestamps` (milliseconds since 1970) are memoryviews of format "q" (int64), `timestamp_types` one of
     format "i" (int32). `headers` is None unless requested.

@@ -1,7 +1,7 @@
 """The five codecs of Kafka: one row each in `CODECS`, with the framings that the Java client reads and writes.
 
-- gzip: a gzip member (zlib with a gzip header).
-- snappy: xerial's framing, which Java's SnappyInputStream requires; raw snappy is read as well.
+- gzip: one gzip member (zlib with a gzip header); several are read as well.
+- snappy: xerial's framing, as Java's SnappyOutputStream writes it; raw snappy is read as well.
 - lz4: frames of independent 64 KiB blocks. Java rejects linked blocks ("Dependent block stream is unsupported"),
 which the usual frame writers produce, so the frame is built here from raw blocks.
 - zstd: plain frames, with or without their content size.
@@ -86,8 +86,8 @@ def _decompress_gzip(data: memoryview, max_bytes: int) -> Buffer:
 def _gzip_member(data: memoryview, pos: int, window: int, max_bytes: int) -> tuple[bytes, int]:
     """Return the content of the gzip member at `pos`, and the position of its end.
 
-    The data is read `window` bytes at a time, because zlib copies the input that it has not used: for each member, all
-    members that follow.
+    The data is read `window` bytes at a time, because zlib copies the input that it has not used: without a
+    limit, for each member, all members that follow.
     """
     inflater = zlib.decompressobj(wbits=31)
     parts = []
@@ -182,7 +182,7 @@ def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
 
 def _lz4_block(raw: memoryview, level: int | None) -> bytes:
     """Compress one block, without a frame: in the fast mode if `level` is None, otherwise with high compression (levels
-    below 3 count as 3). Kafka does the same.
+    below 3 count as 3).
     """
     import cramjam
 
@@ -214,7 +214,7 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> Buffer:
 
 
 def _grow(into: Callable[[Buffer, bytearray], int], data: memoryview, max_bytes: int, codec: str) -> Buffer:
-    """Decompress data of unknown size into a buffer that quadruples until it is enough or `max_bytes`."""
+    """Decompress data of unknown size into a buffer that quadruples until it is large enough or has `max_bytes`."""
     import cramjam
 
     room = min(max(4 * len(data), 4096), max_bytes)
@@ -246,8 +246,8 @@ _buffers: list[bytearray] = []
 def _take_buffer(size: int) -> bytearray:
     """Return a buffer of at least `size` bytes.
 
-    A buffer of an earlier call is reused if no memoryview of it is left, so that its size can be changed. (The
-    reference count does not show that: from Python 3.14 on, a local variable need not increment it.)
+    A buffer of an earlier call is reused only if no memoryview of it is left, which is when its size can be changed.
+    (The reference count does not show that: from Python 3.14 on, a local variable need not increment it.)
     """
     if size <= _REUSED_BYTES:
         with suppress(IndexError, BufferError):
@@ -285,15 +285,15 @@ CODEC_IDS: dict[str, int] = {codec.name: codec.id for codec in CODECS}
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
-    """Compress `data` with the codec of that id, at `level` or the codec's default."""
+    """Compress `data` with the codec of the id `codec`, at `level` (None: the codec's default)."""
     return _codec(codec).compress(data, level)
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Buffer:
     """Decompress `data`.
 
-    Raises CorruptMessageError for damaged data, DecompressedTooLargeError for more than `max_bytes` bytes of output,
-    UnsupportedCompressionTypeError for a codec id that Kafka does not have.
+    Raises CorruptMessageError for damaged data, DecompressedTooLargeError for compressed data with more than
+    `max_bytes` bytes of output, UnsupportedCompressionTypeError for a codec id that Kafka does not have.
     """
     try:
         return _codec(codec).decompress(memoryview(data).cast("B"), max_bytes)
@@ -302,7 +302,8 @@ def decompress(codec: int, data: Buffer, max_bytes: int = MAX_DECOMPRESSED_BYTES
 
 
 def decompress_produced(codec: int, data: Buffer, max_bytes: int) -> Buffer:
-    """Decompress a producer's data, and reject data that some consumers could not read to the end.
+    """Decompress a producer's data. Raises the errors of `decompress`, and CorruptMessageError for gzip data that
+    continues after its first member.
 
     librdkafka only reads the first member of gzip data, and its consumers abort if that member is empty.
     """

@@ -1,9 +1,9 @@
 """Records as poll() returns them, and their decoder. Compiled with consumer_record.pxd.
 
 A compiled record is one object: it refers to its key and value, and has its numbers as C fields. Their Python objects
-are created when an attribute is read, and headers stay encoded until then. So a record of bytes takes three objects,
-none of which the garbage collector has to visit. Key and value are copied from the fetched data, so a record does not
-keep that data in memory.
+are created when an attribute is read, and headers stay encoded until `headers` is read. Until then, a decoded record of
+bytes takes at most four objects, none of which the garbage collector has to visit. Key and value are copied from the
+fetched data, so a record does not keep that data in memory.
 """
 
 from __future__ import annotations
@@ -262,8 +262,8 @@ def decode_consumer_records(
 ) -> list[ConsumerRecord]:
     """Return the records of one whole batch from `from_offset` on.
 
-    The CRC is not checked (see `batch.verify`). Raises CorruptMessageError if the records do not fill the batch
-    exactly, DecompressedTooLargeError for a compressed batch with more than `max_bytes` of records.
+    The CRC is not checked (see `batch.verify`). Raises the errors of `open_records`, and CorruptMessageError for a
+    malformed record or if the records do not fill the batch exactly.
     """
     cursor = Cursor(open_records(buf, start, header, max_bytes))
     leader_epoch = header.leader_epoch

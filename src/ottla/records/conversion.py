@@ -1,5 +1,5 @@
 """Conversion between message formats: up to v2, the only one that the consumer reads, and down to format 0 or 1, for
-consumers older than Kafka 0.11.
+consumers older than Kafka 0.11 and topics with an older `message.format.version`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def up_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> m
     """Convert the messages of formats 0 and 1, from before 0.11, in fetched bytes to v2 batches.
 
     Only messages before the first v2 batch are converted. If a message is malformed, or its offset is not above the
-    last one, the batches before it are returned, without the bytes from that message on; if there are none, the error
-    is raised. `max_bytes` limits the decompressed size of one message.
+    last one, only the messages before it are converted, and the bytes from that message on are left out. If there are
+    none before it, the error is raised, except for a negative size. `max_bytes` limits the decompressed size of one
+    message.
     """
     if data.nbytes <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC:
         return data
@@ -48,7 +49,9 @@ def up_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> m
 
 
 def _readable(data: memoryview, max_bytes: int) -> tuple[list[Record], bool]:
-    """Return the records before the first malformed message, and whether there is no such message."""
+    """Return the records before the first malformed message, and whether there is no such message. Raise its error if
+    there are no records before it.
+    """
     rows: list[Record] = []
     try:
         for row in legacy_message_set.records(data, max_bytes):
@@ -81,13 +84,15 @@ def _end_of_old_messages(data: memoryview) -> int:
 
 
 def down_converted(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
-    """Convert batches of any format to a message set of format 0 or 1, for a consumer that knows no newer one.
+    """Convert batches of any format to a message set of format 0 or 1.
 
     Batches in format `magic` or an older one stay as they are. Other batches keep offsets, keys, values and codecs, but
-    lose headers, producer ids and, in format 0, timestamps. Control batches are left out. From converted batches,
-    records before `from_offset` are left out, so that a fetch that starts within a batch is not larger than necessary.
+    lose headers, producer ids and, in format 0, timestamps. Control batches and batches before `from_offset` are left
+    out. From a converted batch, records before `from_offset` are left out, so that a fetch that starts within a batch
+    is not larger than necessary.
 
-    Raises UnsupportedCompressionTypeError for zstd, which old consumers do not have.
+    Raises CorruptMessageError if a batch to convert is damaged, UnsupportedCompressionTypeError if it is compressed
+    with zstd, which these formats do not have.
     """
     out = bytearray()
     for header, start, end in any_magic.split(buf):

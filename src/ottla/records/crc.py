@@ -1,7 +1,7 @@
 """CRC32C, the checksum of every v2 batch, from the crc32c library's native function.
 
 Only the library's inner extension is loaded, because its package reads its own version through importlib.metadata,
-which takes about 50 ms. If the extension is not found, the package itself is used.
+which takes about 50 ms. If the extension is not found, or the package is imported already, the package itself is used.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Cursor:
         return self.pos + size - 1
 
     def reject_size(self, size: int) -> int:
-        """Raise CorruptMessageError for a length that does not fit the remaining bytes."""
+        """Raise CorruptMessageError for a length below -1 or above the number of remaining bytes."""
         raise CorruptMessageError(f"a length of {size} where {self.end - self.pos} bytes are left in a batch")
 
     def reject_record(self, size: int) -> int:
@@ -136,7 +136,7 @@ class Cursor:
         return data
 
     def skip(self, size: int) -> None:
-        """Skip the next `size` bytes, after `size()` has returned this number."""
+        """Skip the next `size` bytes (-1: none), a number that `size()` or `size32()` has returned."""
         if size > 0:
             self.pos += size
 
@@ -161,9 +161,10 @@ def _wide(value: int) -> int:
 def open_records(
     buf: Buffer, start: int, header: BatchHeader, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES
 ) -> Buffer:
-    """Return the uncompressed records of the batch at `start`. Raises CorruptMessageError if their count is impossible.
+    """Return the uncompressed records of the batch at `start`.
 
-    Raises DecompressedTooLargeError for a compressed batch with more than `max_bytes` of records.
+    Raises the errors of `compression.decompress` (DecompressedTooLargeError for a compressed batch with more than
+    `max_bytes` of records), and CorruptMessageError if the record count is impossible for the number of bytes.
     """
     view = memoryview(buf).cast("B")[start + HEADER_BYTES : start + header.size_in_bytes]
     data = view if header.codec == compression.NONE else compression.decompress(header.codec, view, max_bytes)
@@ -175,8 +176,8 @@ def open_records(
 def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: int = 0) -> list[Record]:
     """Return the records of one whole batch from `from_offset` on.
 
-    The CRC is not checked (see `batch.verify`). Raises CorruptMessageError if the records do not fill the batch
-    exactly.
+    The CRC is not checked (see `batch.verify`). Raises the errors of `open_records`, and CorruptMessageError for a
+    malformed record or if the records do not fill the batch exactly.
     """
     cursor = Cursor(open_records(buf, start, header))
     append_time = header.timestamp_type

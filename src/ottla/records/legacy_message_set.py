@@ -2,8 +2,8 @@
 
 offset 8 · size 4 · CRC32 4 · magic 1 · attributes 1 · (timestamp 8 in format 1) · key 4+n · value 4+n
 
-A compressed message's value is a message set of its own: with absolute offsets in format 0, counted from 0 in format 1,
-where the outer message has the offset of the last inner one.
+A compressed message's value is a message set of its own: with absolute offsets in format 0, with relative ones in
+format 1, where the outer message has the offset of the last inner one.
 """
 
 from __future__ import annotations
@@ -118,10 +118,11 @@ def _bytes(view: memoryview, pos: int, end: int) -> tuple[bytes | None, int]:
 
 
 def open_message(message: LegacyMessage, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES) -> list[LegacyMessage]:
-    """Return the message itself, or the messages inside a compressed one, with absolute offsets. CRCs are checked.
+    """Return a list of the message itself, or of the messages inside a compressed one, with absolute offsets. CRCs are
+    checked.
 
-    Raises CorruptMessageError for a damaged message, and DecompressedTooLargeError for more than `max_bytes` of
-    messages inside.
+    Raises CorruptMessageError for a damaged message, DecompressedTooLargeError for more than `max_bytes` of messages
+    inside, and UnsupportedCompressionTypeError for an unknown codec.
     """
     if not message.is_valid:
         raise errors.CorruptMessageError(f"the message at offset {message.offset} fails its CRC")
@@ -183,8 +184,8 @@ def to_batches(buf: Buffer, max_bytes: int = compression.MAX_DECOMPRESSED_BYTES)
     """Convert a producer's message set to one v2 batch. The set has one compressed message, or only plain messages.
 
     Offsets count from 0 in the batch, as in a produce request. A partial last message is left out. Raises the error for
-    the producer: CorruptMessageError for wrong sizes and CRCs, MessageTooLargeError for more than `max_bytes` of
-    messages, decompressed or not, InvalidRecordError for anything else that is malformed.
+    the producer: MessageTooLargeError for more than `max_bytes` of messages, decompressed or not, and for malformed
+    messages CorruptMessageError, InvalidRecordError or UnsupportedCompressionTypeError.
     """
     view = memoryview(buf).cast("B")
     if len(view) > max_bytes:
@@ -286,8 +287,8 @@ def _builder(opened: list[LegacyMessage], codec: int, base_offset: int = 0) -> B
 
 
 def encode_set(decoded: list[Record], attributes: int, magic: int) -> bytes:
-    """Encode the records of one batch with the codec and timestamp type of its `attributes`; a single message if
-    compressed.
+    """Encode the records of one batch with the codec and, in format 1, the timestamp type of the batch's `attributes`.
+    With a codec, they are inside a single compressed message.
     """
     codec = attributes & CODEC_MASK
     attributes = attributes & TIMESTAMP_TYPE_MASK if magic == 1 else 0

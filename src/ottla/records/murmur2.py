@@ -1,6 +1,6 @@
 """The hash that chooses the partition of a key: Kafka's `Utils.murmur2`, so that Java's clients choose the same one.
 
-Compiled with murmur2.pxd.
+`rows_by_partition` and `list_rows_by_partition` group rows by the partitions of their keys. Compiled with murmur2.pxd.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def murmur2(data: bytes) -> int:
-    """Return the unsigned 32-bit murmur2 hash, as Kafka's default partitioner computes it."""
+    """Return the hash of Kafka's `Utils.murmur2`, as an unsigned 32-bit number."""
     return _hash(data, 0, len(data))
 
 
@@ -51,8 +51,8 @@ def _hash(p: bytes | memoryview, start: int, size: int) -> int:
 
 
 def rows_by_partition(keys: BinaryColumn, rows: int, count: int) -> list[array[int]]:
-    """Return the row numbers of the keys of each of `count` partitions, and as the last item those of rows without a
-    key.
+    """Return, for each of `count` partitions, the numbers of the rows whose key belongs to it, and as the last item
+    those of the rows without a key.
     """
     chosen = array("i", bytes(4 * rows))
     ends = array("q", bytes(8 * (count + 2)))
@@ -118,7 +118,8 @@ def bytes_in_list(items: list[bytes | None]) -> int:
 def _sorted_rows(chosen: array[int], count: int, ends: array[int]) -> list[array[int]]:
     """Return the row numbers of each partition, and as the last item those of rows without a key.
 
-    `chosen`: the partition of each row. `ends`: from the second item on, the number of rows of each partition.
+    `chosen`: the partition of each row; the number of partitions for a row without a key. `ends`: from the second item
+    on, the number of rows of each partition.
     """
     rows = len(chosen)
     sorted_rows = array("q", bytes(8 * rows))

@@ -114,8 +114,9 @@ class Scanner:
     """A scan of a segment from the batch at `position` on.
 
     Call `feed` repeatedly with the file's bytes from `position` on; it skips whole batches. The scan ends, and
-    `damaged` is set, at bytes that are not a batch, at offsets that do not increase (or, from `contiguous_from` on, are
-    not consecutive), at a batch beyond `max_offset`, or, with `check_crc`, at a wrong CRC.
+    `damaged` is set, at bytes that are not a batch, at offsets that do not increase (or, in format 2 from
+    `contiguous_from` on, are not consecutive), at a batch that ends beyond `max_offset`, or, with `check_crc`, at
+    a wrong CRC.
     """
 
     __slots__ = (
@@ -162,16 +163,18 @@ class Scanner:
         self.next_offset = next_offset
         """The offset after the last batch; before the first batch, the minimum for its offset."""
         self.needed = MIN_BATCH_BYTES
-        """The number of bytes from `position` on that the next feed needs for one batch."""
+        """The minimum number of bytes from `position` on with which the next feed can skip a batch."""
         self.damaged = False
         self.max_timestamp = -1
         self.offset_of_max_timestamp = next_offset
         self.entries: list[tuple[int, int, int, int]] = []
         """Index entries: (last offset, position) of a batch, and the highest timestamp so far with its offset."""
         self.epochs: list[tuple[int, int]] = []
-        """(leader epoch, first offset) of each higher leader epoch."""
+        """(leader epoch, first offset) of each leader epoch that is higher than all before it."""
         self.replay: list[int] = []
-        """Positions of transactional and control batches. `replay_positions` adds those of idempotent producers."""
+        """Positions of transactional and control batches with a producer id. `replay_positions` adds the last ones of
+        idempotent producers.
+        """
 
     def feed(self, chunk: Buffer) -> int:
         """Skip the whole batches in `chunk`, which begins at `position`, and return their size in bytes."""

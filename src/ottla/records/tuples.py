@@ -6,5 +6,5 @@ from typing import Any
 
 
 def tuple_of(cls: type[Any], first: tuple[Any, ...], second: tuple[Any, ...]) -> Any:
-    """Return an instance of `cls`, a subclass of tuple, with the items of both."""
+    """Return an instance of `cls`, a subclass of tuple, with the items of `first` and `second`."""
     return tuple.__new__(cls, first + second)

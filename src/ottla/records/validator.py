@@ -1,7 +1,8 @@
 """Validates the records of a producer's batch before it is appended: the part of Kafka's LogValidator that reads them.
 
 Every record must fill its length, offset deltas must count from 0, and the header's record count must be correct: a
-consumer cannot read past a batch that breaks these rules. Nothing is copied. Compiled with validator.pxd.
+consumer cannot read past a batch that breaks these rules. The compiled form copies nothing. Compiled with
+validator.pxd.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Validated(NamedTuple):
     """The result of the validation of one batch."""
 
     max_timestamp: int
-    """The largest timestamp; -1 if no record has one."""
+    """The largest timestamp; -1 if none is larger."""
     without_key: list[int]
     """Positions of the first records without a key, if a key is required."""
     out_of_bounds: list[tuple[int, int]]
@@ -54,8 +55,9 @@ def validate_records(
 ) -> Validated:
     """Validate the uncompressed records of a batch, whose header has the record count `count`.
 
-    Timestamps other than -1 that are not between `earliest` and `latest`, both included, are in the result. Raises
-    CorruptMessageError if the bytes are not exactly `count` records with consecutive offset deltas.
+    Timestamps other than -1 that are not between `earliest` and `latest`, both included, are in the result, up to
+    MAX_ERRORS of them. Raises CorruptMessageError if the bytes are not exactly `count` records with consecutive offset
+    deltas from 0.
     """
     cursor = Cursor(data)
     # C numbers in the compiled form: a global is a Python object.

@@ -1,5 +1,5 @@
-"""The state with which a follower starts where its leader's local log starts: the leader epochs and producers of the
-earlier records, which are only in remote storage. Kafka's TierStateMachine.
+"""The state of a follower that does not copy the records that its leader has only in remote storage: the leader epochs
+and producers of these records. Kafka's TierStateMachine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class AuxiliaryStateBuilder:
         """Restart the log of a follower after the segment in remote storage that has the last record before the
         leader's local log.
 
-        The segment may end later than that record. Raises KafkaError, after which the follower retries.
+        The segment may end later than that record. Raises KafkaError, after which the follower retries, or OSError if
+        the disk has failed.
         """
         epoch, stats = partition.image.leader_epoch, partition.topic_stats
         stats.aux_state_requests += 1

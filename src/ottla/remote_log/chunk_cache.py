@@ -26,7 +26,9 @@ WHOLE: Final = -1
 
 
 class TooManyRemoteReadsError(errors.ThrottlingQuotaExceededError):
-    """As many reads from remote storage wait as remote.log.reader.max.pending.tasks allows."""
+    """As many reads from remote storage are in progress or waiting as remote.log.reader.threads and
+    remote.log.reader.max.pending.tasks allow together.
+    """
 
 
 async def wait_for_quota(quota: ReplicationQuota, clock: Clock) -> None:
@@ -57,7 +59,9 @@ class ChunkCache:
         return data
 
     def put(self, chunk: Chunk, data: bytes) -> None:
-        """Add a chunk, unless it is larger than the whole cache. Drop the least recently used ones if it is full."""
+        """Add a chunk, unless it is larger than the whole cache. Drop the least recently used ones if
+        the cache is too large then.
+        """
         self.drop(chunk)
         if len(data) > self.max_bytes:
             return

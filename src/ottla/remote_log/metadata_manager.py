@@ -1,7 +1,7 @@
 """The metadata of segments in remote storage. Kafka's TopicBasedRemoteLogMetadataManager.
 
-Leaders append each change of a segment to `__remote_log_metadata`. Every broker reads the partitions of this topic that
-have the metadata of its replicas, and a broker that leads a partition of the topic reads all of it, because it deletes
+Brokers append each change of a segment to `__remote_log_metadata`. Every broker reads the partitions of this topic that
+have the metadata of its replicas, and those that it leads. Of the latter, it stores all metadata, because it deletes
 the segments of deleted topics. A change takes effect when it has been read back, so that all brokers see the changes in
 the same order.
 """
@@ -144,7 +144,9 @@ class RemoteLogMetadataManager:
         self.update_readers()
 
     def unassign(self, partition: RemotePartition) -> None:
-        """Drop the store of a partition of which this broker no longer has a replica."""
+        """Remove a partition of which this broker no longer has a tiered replica. Drop its store, unless this
+        broker stores the metadata of all partitions.
+        """
         self._stores.pop(partition, None)
         for metadata in self._partitions.values():
             if partition in metadata.assigned:
@@ -153,13 +155,15 @@ class RemoteLogMetadataManager:
                     metadata.stores.pop(partition, None)
 
     def store(self, partition: RemotePartition) -> RemotePartitionMetadataStore | None:
-        """Return the store of one of this broker's replicas; None if the partition was not assigned."""
+        """Return the store of one of this broker's replicas; None if the partition is not assigned."""
         return self._stores.get(partition)
 
     # Partitions of the topic
 
     def update_readers(self) -> None:
-        """Read from the current leaders of the topic's partitions. Called after each change of the cluster image."""
+        """Start the tasks that read from the current leaders of the topic's partitions, and wake those that are
+        running. Called after each change of the cluster image.
+        """
         count = self._topic.partition_count
         if not count:
             return
@@ -192,7 +196,7 @@ class RemoteLogMetadataManager:
             metadata.stores = {p: s for p, s in metadata.stores.items() if p in metadata.assigned}
 
     def led(self) -> Iterator[MetadataPartition]:
-        """Yield the partitions of the topic that this broker leads and has read completely."""
+        """Yield the partitions of the topic that this broker leads and that are ready."""
         for metadata in list(self._partitions.values()):
             if metadata.reads_all and metadata.is_ready and self._topic.led(metadata.number) is not None:
                 yield metadata
@@ -265,7 +269,9 @@ class RemoteLogMetadataManager:
             await self._new_records.wait()
 
     async def _catch_up(self, metadata: MetadataPartition, partition: Partition) -> None:
-        """Read a partition that this broker leads to its end."""
+        """Read a partition, which this broker leads, up to its high watermark. Return early while the high watermark is
+        behind the start of the leader epoch.
+        """
         while metadata.position < partition.high_watermark or not metadata.is_ready:
             if partition.leader_replica.is_hw_behind_epoch_start:
                 return  # consumers of the previous leader may have seen more; the partition notifies when it advances

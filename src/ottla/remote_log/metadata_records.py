@@ -39,8 +39,8 @@ RECORD_TYPES: Final[tuple[type[Data], ...]] = (
 
 
 def metadata_partition(partition: RemotePartition, count: int) -> int:
-    """Return which of the `count` partitions of `__remote_log_metadata` has the metadata of a partition. Kafka's
-    RemoteLogMetadataTopicPartitioner.
+    """Return the number of the partition of `__remote_log_metadata`, one of `count`, that has the metadata of a
+    partition. Kafka's RemoteLogMetadataTopicPartitioner.
     """
     high, low = divmod(partition.topic_id.int, 1 << 64)
     hashed = 1

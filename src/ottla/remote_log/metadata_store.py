@@ -31,7 +31,7 @@ class _EpochRange(NamedTuple):
     start: int
     end: int
     order: int
-    """Increases with each segment, so that of two segments with the same start the newer one is found."""
+    """Increases with each segment, so that of two segments with the same start and end the newer one is found."""
     id: UUID
 
 
@@ -71,7 +71,7 @@ class RemotePartitionMetadataStore:
         self.version = 0
         """Incremented by every event that is applied."""
         self.to_delete: deque[RemoteLogSegmentMetadata] = deque()
-        """The segments that this broker, as the leader, is going to delete."""
+        """The segments that the last pass of the leader's task had to delete, without those that it has deleted."""
         self._segments: dict[UUID, RemoteLogSegmentMetadata] = {}
         self._by_epoch: dict[int, list[_EpochRange]] = {}
         self._with_aborted: dict[UUID, RemoteLogSegmentMetadata] = {}
@@ -153,7 +153,8 @@ class RemotePartitionMetadataStore:
     def find(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """Return the readable segment with the record at `offset` of a leader epoch; None if there is none.
 
-        Of several, return the one that starts last; of those with the same start, the one that was copied last.
+        Of several, return the one that starts last; of those with the same start, the one that ends last; of those with
+        the same end, the one whose copy was completed last. Start and end are those within the leader epoch.
         """
         ranges = self._by_epoch.get(epoch, ())
         i = bisect_right(ranges, offset, key=lambda entry: entry.start)
@@ -170,7 +171,7 @@ class RemotePartitionMetadataStore:
         return self.find(epochs.epoch_for(offset), offset)
 
     def chain(self, epochs: LeaderEpochs, offset: int) -> Iterator[ChainedSegment]:
-        """Yield the readable segments from that with `offset` on, up to the first gap, of a log with these epochs."""
+        """Yield the readable segments of a log with these epochs, from the one with `offset` up to the first gap."""
         segment = self.find_in(epochs, offset)
         while segment is not None:
             offset = common_end(segment, epochs, offset)

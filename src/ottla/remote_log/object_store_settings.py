@@ -94,7 +94,7 @@ def connection_string_settings(text: str) -> dict[str, str]:
 
 
 def _account_of(endpoint: str) -> str:
-    """Return the account in https://ACCOUNT.blob.…, the endpoint of a connection string with a signature only."""
+    """Return the account in an endpoint https://ACCOUNT.blob.…; an empty string for other endpoints."""
     host = endpoint.partition("://")[2]
     return host.partition(".")[0] if ".blob." in host else ""
 

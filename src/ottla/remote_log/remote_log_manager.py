@@ -2,8 +2,8 @@
 
 The leader of a tiered partition has a task that copies closed segments to remote storage and deletes expired ones
 there. Every replica reads the metadata of the segments in remote storage, deletes copied segments locally according to
-the local retention, and can read records from remote storage. Not thread-safe: event loop only. Blocking work runs in
-threads.
+the local retention, and can read records from remote storage. The segments of deleted topics are deleted by the leaders
+of the partitions of `__remote_log_metadata`. Not thread-safe: event loop only. Blocking work runs in threads.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ reads_log.addFilter(RateLimitFilter())  # while remote storage is down, each fet
 CLOSE_SECONDS: Final = 5.0
 """Maximum time in seconds that a stopping broker waits for uploads in progress."""
 WARN_EVERY: Final = 10
-"""If a task fails repeatedly, one in this many failures is logged as a warning, the others as debug messages."""
+"""If a task fails repeatedly with a KafkaError, one in this many failures is logged as a warning, the others as debug
+messages.
+"""
 NOTHING: Final = RemoteRead(memoryview(b""), [])
 TopicExists = Callable[[str, UUID], Awaitable[bool]]
 """An async function that returns whether a topic with this name and id is in the metadata store."""
@@ -64,7 +66,7 @@ class _LeaderTask(NamedTuple):
 
 
 def is_tiered(partition: Partition) -> bool:
-    """Return whether a partition's records may be in remote storage, or have to be deleted there.
+    """Return whether a partition is tiered: remote.storage.enable or remote.log.delete.on.disable is set for its topic.
 
     A topic without an id, which Kafka before 2.8 has created, is never tiered, because its segments could not be
     distinguished from those of a later topic with the same name.
@@ -81,7 +83,9 @@ def remote_partition(partition: Partition) -> RemotePartition:
 
 
 class RemoteLogManager:
-    """Copies, deletes and reads segments of this broker's tiered partitions in remote storage."""
+    """Copies, deletes and reads segments of this broker's tiered partitions in remote storage, and deletes those of
+    deleted topics.
+    """
 
     def __init__(
         self,
@@ -117,7 +121,7 @@ class RemoteLogManager:
         self._collector: asyncio.Task[None] | None = None
         self._topics_deleted = asyncio.Event()
         self.busy_tasks = 0
-        """The number of partitions whose segments are being copied or deleted."""
+        """The number of leader tasks that are in a pass, in which they copy and delete segments."""
 
     @property
     def leader_tasks(self) -> int:
@@ -209,7 +213,7 @@ class RemoteLogManager:
     # The leader's task
 
     async def _run(self, partition: Partition, epoch: int) -> None:
-        """Copy and delete segments of a partition, as long as this broker leads it in this epoch."""
+        """Copy and delete segments of a partition again and again, until it is closed or the task is cancelled."""
         config = self._config()
         backoff = ExponentialBackoff(
             config.remote_log_manager_task_retry_backoff_ms / 1000,
@@ -286,7 +290,9 @@ class RemoteLogManager:
             await self._clean(partition, store)
 
     async def _clean(self, partition: Partition, store: RemotePartitionMetadataStore) -> None:
-        """Advance the log start offset by retention, and delete segments in remote storage."""
+        """Advance the log start offset by retention, or to the local log if remote storage was disabled. Delete
+        segments in remote storage.
+        """
         partition_log = partition.log
         if partition_log.config.remote_storage_enable:
             start = expired_before(partition_log, store, self._clock.now_ms())
@@ -319,7 +325,7 @@ class RemoteLogManager:
     # Local retention
 
     async def apply_local_retention(self) -> None:
-        """Delete the local segments of all replicas that are in remote storage and exceed the local retention."""
+        """For all replicas, delete the local segments that are in remote storage and exceed the local retention."""
         for partition, remote in list(self._replicas.values()):
             store = self._metadata.store(remote)
             if (
@@ -426,8 +432,8 @@ class RemoteLogManager:
     async def offset_for_time(
         self, partition: Partition, timestamp_ms: int, seconds: float
     ) -> OffsetAndTimestamp | None:
-        """Return the first record at `timestamp_ms` or later in the remote segments that begin below the local log, or
-        None.
+        """Return offset and timestamp of the first record at `timestamp_ms` or later in the remote segments that begin
+        below the local log, or None.
 
         Raises KafkaError, also if remote storage does not answer within `seconds`.
         """
@@ -459,7 +465,7 @@ class RemoteLogManager:
                 yield partition, store
 
     def all_led_stores(self) -> Iterator[RemotePartitionMetadataStore]:
-        """Yield the metadata of all partitions whose partition of `__remote_log_metadata` this broker leads."""
+        """Yield the metadata in the partitions of `__remote_log_metadata` that this broker leads and that are ready."""
         for metadata in self._metadata.led():
             yield from metadata.stores.values()
 
@@ -506,8 +512,9 @@ class RemoteLogManager:
 
 
 def correct_log_start(partition_log: Log, store: RemotePartitionMetadataStore) -> None:
-    """Advance the log start offset of a new leader to the first record that exists in remote storage or locally,
-    because the checkpointed offset may be outdated or missing.
+    """Advance the log start offset of a leader to the first record that exists in remote storage or locally, because
+    the checkpointed offset may be outdated or missing. Leave it if the leader epochs of the records in remote storage
+    are missing.
     """
     if partition_log.log_start_offset >= partition_log.segments[0].base_offset:
         return
@@ -530,6 +537,6 @@ def correct_log_start(partition_log: Log, store: RemotePartitionMetadataStore) -
 
 
 def update_remote_end(partition_log: Log, store: RemotePartitionMetadataStore) -> None:
-    """Set the log's `remote_end_offset`: the end of its local records that are in remote storage without a gap."""
+    """Set the log's `remote_end_offset`, up to which its local records are in remote storage without a gap."""
     end = store.contiguous_end(partition_log.leader_epochs, partition_log.local_log_start_offset)
     partition_log.remote_end_offset = min(end, partition_log.log_end_offset)

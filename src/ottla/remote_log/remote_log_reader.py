@@ -21,7 +21,7 @@ AT_ONCE: Final = 200
 
 
 class RemoteRead(NamedTuple):
-    """Whole batches from remote storage, and the aborted transactions that may have records in them."""
+    """Whole batches from remote storage and, if requested, the aborted transactions that may have records in them."""
 
     data: memoryview
     aborted: list[AbortedTransaction]
@@ -68,8 +68,8 @@ class RemoteLogReader:
     async def _aborted(
         self, log: Log, store: RemotePartitionMetadataStore, offset: int, until: int
     ) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in [offset, until). Their markers may be in later segments, in
-        remote storage or on this broker.
+        """Return the aborted transactions that may have records in [offset, until). Their markers may be in later
+        segments, in remote storage or on this broker.
         """
         transactions: dict[int, AbortedTransaction] = {}
         for metadata in store.with_aborted_transactions(log.leader_epochs, offset):
@@ -86,8 +86,8 @@ class RemoteLogReader:
     async def offset_for_time(
         self, log: Log, store: RemotePartitionMetadataStore, timestamp_ms: int
     ) -> OffsetAndTimestamp | None:
-        """Return the first record at `timestamp_ms` or later in the segments that begin below the local log; None if
-        there is none.
+        """Return offset and timestamp of the first record at `timestamp_ms` or later in the segments that begin below
+        the local log; None if there is none.
         """
         start = log.log_start_offset
         for number, (metadata, until) in enumerate(store.chain(log.leader_epochs, start)):

@@ -47,7 +47,7 @@ def deletable(log: Log, store: RemotePartitionMetadataStore) -> list[RemoteLogSe
     """Return the segments to be deleted: those before the log start offset, those whose offsets other readable segments
     of the log cover, and those whose deletion was interrupted.
 
-    So unfinished copies of earlier leaders are deleted once later offsets have been copied again. Until then they stay,
+    So unfinished copies of earlier leaders are deleted once their offsets have been copied again. Until then they stay,
     because the earlier leader may still finish them.
 
     If the topic is no longer tiered and remote.log.delete.on.disable is set, return all segments.

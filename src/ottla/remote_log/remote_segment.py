@@ -94,7 +94,7 @@ class RemoteSegment:
         return _Index(await self._chunks.read_whole(object_name(self.metadata, RemoteFile.OFFSET_INDEX)), OFFSET_ENTRY)
 
     async def read(self, offset: int, max_bytes: int, until: int, *, at_least_one: bool) -> RemoteBatches | None:
-        """Return whole batches, from the one that contains `offset` to the last one that begins before `until`.
+        """Return whole batches that begin before `until`, from the one that contains `offset` on.
 
         They have at most `max_bytes`, and usually end within one chunk; a first batch that extends over several chunks
         is returned alone. If the first batch is larger than `max_bytes`, return only this batch with `at_least_one`,
@@ -194,7 +194,9 @@ class RemoteSegment:
                 start, data = position, memoryview(b"")
 
     async def find_timestamp(self, timestamp: int, from_offset: int) -> OffsetAndTimestamp | None:
-        """Return the first record from `from_offset` on with this timestamp or a later one; None if there is none."""
+        """Return offset, timestamp and leader epoch of the first record from `from_offset` on with this timestamp or a
+        later one; None if there is none.
+        """
         times = _Index(await self._chunks.read_whole(object_name(self.metadata, RemoteFile.TIME_INDEX)), TIME_ENTRY)
         entry = times.floor(timestamp, _first)
         offset = self.metadata.start_offset + (0 if entry is None else entry[1])

@@ -169,8 +169,8 @@ class ObjectStorage:
             raise self._error("list", prefix, error) from error
 
     def _error(self, doing: str, name: str, error: Exception) -> KafkaError:
-        """Convert an error of the library, whose messages have several lines, to one with the first line of its
-        message.
+        """Convert an error of the library to a RemoteStorageError. Of its message, which has several lines, use at most
+        the first.
         """
         cause = str(error).partition("\n")[0]
         if isinstance(error, FileNotFoundError):

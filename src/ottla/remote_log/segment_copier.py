@@ -56,8 +56,8 @@ class CopyCandidate(NamedTuple):
 
 
 def copy_candidates(partition_log: Log) -> list[CopyCandidate]:
-    """Return the closed segments of a log that are not completely in remote storage, end at or below the last stable
-    offset, and are flushed.
+    """Return the closed segments of a log that end after its `remote_end_offset` and its log start offset, end at or
+    below the last stable offset, and are flushed.
 
     Unflushed records could be lost, and remote storage would then have records that are not in the log.
     """
@@ -73,7 +73,7 @@ def copy_candidates(partition_log: Log) -> list[CopyCandidate]:
 
 
 class SegmentCopier:
-    """Copies segments, at the same time as many as `executor` has threads. Not thread-safe: event loop only."""
+    """Copies segments, at most as many at a time as `executor` has threads. Not thread-safe: event loop only."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class SegmentCopier:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of an index; nothing if it was never written."""
+    """Return the content of an index; no bytes if it was never written."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

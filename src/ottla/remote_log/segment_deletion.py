@@ -1,7 +1,8 @@
 """Deleting a segment in remote storage.
 
-The metadata is written before and after, so that the next leader repeats an interrupted deletion. Objects are deleted
-only after this broker has read DELETE_SEGMENT_STARTED back, because it then no longer starts to read the segment.
+The metadata is written before and after, so that the next leader repeats an interrupted deletion. The objects of a
+segment with metadata are deleted only after this broker has read DELETE_SEGMENT_STARTED back, because it then no longer
+starts to read the segment.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MAX_ABANDONED: Final = 1000
 
 
 class SegmentDeleter:
-    """Deletes segments, at the same time as many as `executor` has threads. Not thread-safe: event loop only."""
+    """Deletes segments, at most as many at a time as `executor` has threads. Not thread-safe: event loop only."""
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ class AlterPartitionManager:
     ) -> PartitionImage:
         """Request an ISR, and return the state that the controller has written.
 
-        Raises the partition's error in the controller's response, UnknownTopicOrPartitionError if the topic is not in
+        Raises the controller's error for the partition, UnknownTopicOrPartitionError if the topic is not in
         the cluster image, and CancelledError after `close`. Retries after any other error.
         """
         update = PendingUpdate(tp, image, isr, epochs)

@@ -92,7 +92,7 @@ class ReplicaFetcher:
         self._partition_added = asyncio.Event()
         """Set when there is a partition to fetch that is not in the request in flight."""
         self._woken: asyncio.Future[None] | None = None
-        """Completed when the request in flight has a response, or such a partition was added."""
+        """Completed when the request in flight has ended, or such a partition was added."""
         self._connection = 0
         self._abandoned: asyncio.Future[FetchResponse] | None = None
         backoff_max = options.backoff_ms / 1000
@@ -145,7 +145,9 @@ class ReplicaFetcher:
                 await self._back_off(UnknownServerError(str(error)))
 
     async def _fetch_once(self) -> None:
-        """Fetch all partitions that are due and ready, and apply the response. Wait if there is none."""
+        """Fetch all partitions that are due and ready, and apply the response unless the request was abandoned. Wait if
+        no partition is due and ready.
+        """
         self._partition_added.clear()
         now = asyncio.get_running_loop().time()
         if self._quota.is_exceeded(now):
@@ -294,7 +296,7 @@ class ReplicaFetcher:
             self._on_partition_added()
 
     async def _wait_for_disk(self, follower: Follower) -> None:
-        """Wait until a partition's queued writes are complete, then fetch it again.
+        """Wait until a partition's queued writes are complete, so that it can be fetched again.
 
         A fetch must not report records that this replica does not have yet.
         """

@@ -58,7 +58,9 @@ class Follower:
         self.has_truncated = False
         """Whether the log was truncated, and its recovery point may have to be written before the next fetch."""
         self.lag = 0
-        """The number of offsets from the end of this log to the leader's high watermark after the last response."""
+        """The number of offsets by which this log was behind the leader's high watermark after the last successful
+        fetch; at least 0.
+        """
         self.requested: FetchPosition | None = None
         """The fetch position in the last request; None before the first one."""
         self._place: FetchPosition | None = None
@@ -81,7 +83,7 @@ class Follower:
 
     def fetch_position(self) -> FetchPosition:
         """Return the position of the next fetch: the log's start and end offset, the leader epoch that this broker
-        follows, and the leader epoch of its last record.
+        follows, and the latest leader epoch of the log.
         """
         partition, log, last = self.partition, self.partition.log, self._place
         if (
@@ -102,8 +104,8 @@ class Follower:
     def apply(self, data: PartitionData) -> NextStep:
         """Apply the leader's response to a fetch at `fetch_position`, and return the next step.
 
-        Raises the KafkaError of another error code or of a failed append, InvalidRecordError if there is nothing to
-        truncate, and OSError if the log cannot be truncated.
+        Raises the KafkaError of an error code without a next step or of a failed append, InvalidRecordError if there is
+        nothing to truncate, and OSError if the log cannot be truncated.
         """
         if data.error_code == errors.OffsetOutOfRangeError.code:
             return NextStep.LIST_OFFSETS
@@ -167,8 +169,8 @@ class Follower:
     def apply_range(self, leader_start: int, leader_end: int) -> None:
         """Handle the leader's log start and end offsets.
 
-        If this log is longer, truncate it to the leader's end. If it ends before the leader's start, restart it there.
-        Otherwise raise OffsetOutOfRangeError.
+        If this log ends after the leader's, truncate it to the leader's end. If it ends before the leader's start,
+        restart it there. Otherwise raise OffsetOutOfRangeError.
         """
         end = self.partition.log.log_end_offset
         if leader_end < end:
@@ -221,7 +223,7 @@ class Follower:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last fetch of the partition has failed."""
+        """Whether fetching the partition has failed since the last successful fetch."""
         return self._failures > 0
 
     def delay(self, now: float, backoff: ExponentialBackoff) -> float:
@@ -255,5 +257,5 @@ def describe(error: errors.KafkaError) -> str:
 
 
 def _first_offset(records: memoryview) -> int:
-    """Return the base offset of the first batch, with which all formats begin."""
+    """Return the base offset of the first batch. In every format, a batch begins with it."""
     return int.from_bytes(records[:8], "big")

@@ -2,8 +2,9 @@
 
 There is no I/O: offsets and times are arguments. Changes of the ISR are sent to the controller one at a time. Until the
 controller has answered, it is unknown whether the change was written, so the high watermark waits for the replicas of
-both ISRs: the maximal ISR. It does not advance while fewer than `min.insync.replicas` of several replicas are in sync
-(KIP-966). Otherwise a leader alone would expose records that the next leader does not have.
+both ISRs: the maximal ISR. The high watermark does not advance while the ISR has fewer replicas than
+`min.insync.replicas` requires (KIP-966). Otherwise a leader alone would expose records that the next leader does not
+have.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class LeaderState:
         return {i: self.replicas[i].broker_epoch for i in isr if i in self.replicas}
 
     def clear_pending(self) -> None:
-        """Clear the pending ISR, because it was rejected, or `image` contains it."""
+        """Clear the pending ISR, for example because it was rejected, or `image` contains it."""
         self.pending_isr = None
         self._maximal = frozenset(self.image.isr)
 
@@ -177,7 +178,7 @@ class LeaderState:
     def on_brokers_removed(self, brokers: Iterable[int]) -> None:
         """Forget the progress of brokers that have left the cluster.
 
-        The high watermark waits for them only if they are in the ISR.
+        The high watermark waits for them only if they are in the maximal ISR.
         """
         for broker in brokers:
             if broker in self.replicas:

@@ -68,14 +68,16 @@ class LedPartition(Protocol):
 
 
 class LeaderReplica:
-    """A partition that this broker leads. Not thread-safe: event loop only."""
+    """The leader's part of a partition, which is idle while this broker does not lead. Not thread-safe: event loop
+    only.
+    """
 
     def __init__(self, partition: LedPartition, isr_updates: IsrSubmitter | None, lag_seconds: float) -> None:
         self._partition = partition
         self._isr_updates = isr_updates
         self._lag_seconds = lag_seconds
         self.state: LeaderState | None = None
-        """The ISR and the followers' progress; None if there is no other replica, or this broker is a follower."""
+        """The ISR and the followers' progress; None if there is no other replica, or this broker does not lead."""
         self._deletions = OffsetWaiters()
         """DeleteRecords requests, which wait until the log start offset of all live followers has reached an offset."""
         self._confirmations = OffsetWaiters()
@@ -135,14 +137,14 @@ class LeaderReplica:
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether a request waits for proof that this broker leads. In-sync followers' fetches are then answered at
-        once.
+        """Whether a request waits for proof that this broker leads. Fetches of in-sync followers in a session are
+        then answered at once.
         """
         return bool(self._confirmations)
 
     def confirm(self, seconds: float) -> asyncio.Future[None] | None:
-        """Prove that this broker still leads, before a client gets an error that only the leader may return, or state
-        that only the leader knows.
+        """Request proof that this broker still leads, before a client gets an error that only the leader may return, or
+        state that only the leader knows.
 
         A broker that was paused, or that the controller cannot reach, does not know that another broker has since
         become leader and appended records that this log lacks. Return a future that completes when enough in-sync
@@ -272,8 +274,8 @@ class LeaderReplica:
     def on_new_state(self) -> None:
         """Handle a new partition state.
 
-        Complete the confirmations that it makes possible, flush the log if fewer than min.insync.replicas are in sync,
-        and add replicas to the ISR that have caught up.
+        Complete the confirmations that it makes possible, flush the log in the background if fewer than
+        min.insync.replicas are in sync, and request to add replicas to the ISR that have caught up.
         """
         if len(self._partition.image.isr) <= 1:
             # the controller has confirmed this ISR, so no other broker can lead

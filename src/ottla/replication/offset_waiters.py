@@ -1,4 +1,4 @@
-"""Futures that complete when a partition has reached an offset."""
+"""Futures that complete when a partition has reached an offset, or a time."""
 
 from __future__ import annotations
 

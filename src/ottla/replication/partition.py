@@ -47,7 +47,7 @@ LAG_SECONDS = 30.0
 FULL_RETRY_SECONDS = 1.0
 """Delay in seconds before a queued write is tried again because the disk was full."""
 FLUSH_RETRY_SECONDS = 1.0
-"""Delay in seconds before a flush is tried again because no file descriptor was available."""
+"""Delay in seconds before a flush is tried again because file descriptors or memory were exhausted."""
 
 Waiter = Callable[[int], None]
 """Called with the number of bytes that were added to a partition, or 0 after another change."""
@@ -107,7 +107,9 @@ class Partition:
 
     @property
     def _flush_workers(self) -> Executor:
-        """The threads that flush the log: those of its directory, which changes if the log is moved."""
+        """The threads that flush the log: those of its directory, if it has any. The directory changes if the log is
+        moved.
+        """
         return self._workers if self.log.flusher is None else self.log.flusher.workers
 
     @property
@@ -214,7 +216,7 @@ class Partition:
     async def prepare(self, data: memoryview) -> Prepared:
         """Validate a producer's batch in a worker, because it would take too long on the event loop.
 
-        Pass the result to `append`.
+        The caller passes the result to `append`.
         """
         prepare = functools.partial(validation.prepare, data, self.log.config, self.log.clock.now_ms())
         return await asyncio.get_running_loop().run_in_executor(self._workers, prepare)
@@ -227,7 +229,7 @@ class Partition:
         from_client: bool = True,
         inline: bool = False,
     ) -> Appended:
-        """Append batches as the leader. Await `when_committed` for their replication.
+        """Append batches as the leader. For their replication, see `when_committed`.
 
         `inline`: raise LongValidationError for a batch that has to be validated by `prepare` first, and QueueFullError
         if the caller has to `wait_for_disk` first.
@@ -361,7 +363,8 @@ class Partition:
             raise errors.KafkaStorageError(f"{self.topic_partition} cannot be read: {error}") from error
 
     def watch(self, waiter: Waiter, *, appends: bool = False) -> None:
-        """Call `waiter` whenever consumers can read more, or with `appends` after every append, until `unwatch`.
+        """Call `waiter` whenever consumers can read more, or with `appends` after every append as the leader, until
+        `unwatch`.
 
         It is also called when this broker stops leading or serving the partition.
         """
@@ -492,7 +495,7 @@ class Partition:
         return end if end - log.recovery_point < log.config.flush_messages else log.recovery_point
 
     def uncommitted_reason(self, next_offset: int) -> str:
-        """Return why the records before `next_offset` are not committed yet, for an error message."""
+        """Return the reason why the records before `next_offset` are not committed yet, for an error message."""
         if self._local_end_offset < next_offset:
             return f"the disk of {self.log.dir.parent} has not written them yet"
         behind = self.leader_replica.followers_behind(next_offset)

@@ -66,8 +66,8 @@ class FetcherManager(Protocol):
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition from the leader that its image names.
 
-        Called again for each new state of the partition, so it may have the same leader and epoch as before, or no
-        leader.
+        Called again for each new state of the partition, so the image may name the same leader and epoch as before, or
+        no leader.
         """
 
     def remove(self, tp: TopicPartition) -> None:
@@ -140,7 +140,7 @@ class Partitions:
     def add_listener(self, listener: LeadershipListener) -> None:
         """Call `listener` when this broker becomes or stops being the leader of a partition.
 
-        Add it before `start`, so that it misses no partition.
+        The caller adds it before `start`, so that it misses no partition.
         """
         self._listeners.append(listener)
 
@@ -184,7 +184,9 @@ class Partitions:
         raise self._no_replica(image, tp)
 
     def replica(self, image: ClusterImage, tp: TopicPartition) -> Partition:
-        """Return the partition if this broker has a replica of it, or raise the error that a client gets."""
+        """Return the partition if this broker has a replica of it that is in service. Otherwise raise the error that a
+        client gets.
+        """
         partition = self._partitions.get(tp)
         if partition is None:
             raise self._no_replica(image, tp)
@@ -201,7 +203,7 @@ class Partitions:
         return errors.NotLeaderOrFollowerError()
 
     def readable(self, image: ClusterImage, tp: TopicPartition) -> Partition:
-        """Return the partition if this broker leads it, or follows a leader.
+        """Return the partition if this broker leads it or follows a leader, or if its disk has failed.
 
         Otherwise raise the error for the client, like `leader`.
         """
@@ -216,7 +218,9 @@ class Partitions:
         return self._log_dirs
 
     def cordon(self, paths: Collection[str]) -> None:
-        """Create no new replicas in these log directories, unless all are cordoned (KIP-1066). Existing ones stay."""
+        """Create no new replicas in these log directories, unless all that are in service are cordoned (KIP-1066).
+        Existing replicas stay.
+        """
         if paths != self._cordoned:
             log.info("Cordoned log directories: %s", ", ".join(sorted(paths)) or "none")
         self._cordoned = paths
@@ -403,7 +407,7 @@ class Partitions:
             self._is_applying = False
 
     def _apply_topic(self, topic: TopicImage) -> Iterator[TopicPartition]:
-        """Apply a topic. Yield each partition whose log is created next."""
+        """Apply a topic. Yield each partition whose log is opened or created next."""
         mine = []
         for index, image in enumerate(topic.partitions):
             tp = TopicPartition(topic.name, index)

@@ -5,7 +5,7 @@ A producer has several batches in flight. If the first one is rejected for a tem
 in-sync replicas) that no longer exists when the second one arrives, the second one is out of order. After
 OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka bumps its epoch and sends all batches again, including those that are in the
 log although their response was an error. This creates duplicates; Apache Kafka 3.9 has this fault. Here, later batches
-get the error of the first one until that is in the log, so that the producer sends all of them again in order.
+get the error of the first one until the first one is in the log, so that the producer sends all of them again in order.
 
 Not thread-safe: event loop only.
 """

@@ -2,7 +2,8 @@
 clients (KIP-73).
 
 It applies to replicas that a topic config lists, while they are not in sync: `leader.replication.throttled.replicas`
-for what a leader sends, `follower.replication.throttled.replicas` for what a follower fetches.
+for what a leader sends, `follower.replication.throttled.replicas` for what a follower fetches. Tiered storage limits
+its traffic with the same class.
 """
 
 from __future__ import annotations

@@ -112,7 +112,8 @@ class BrokerTopicStats:
     def get(self, topic: str | None) -> TopicStats:
         """Return the counters of a topic.
 
-        Unknown topics share one set of counters, so that clients cannot exhaust memory with invented names.
+        Topics of which this broker has no replica share one set of counters, so that clients cannot exhaust memory with
+        invented names.
         """
         return self._topics.get(topic or "", self._others)
 
