@@ -1,7 +1,7 @@
 """Spark's Python workers: a check of their Python, and two optimizations of their latency.
 
-By default, workers run PYSPARK_PYTHON or, without it, the first python3 in PATH. That is another Python if the virtual
-environment is not activated: each query would then fail in a worker because a module is missing.
+By default, workers run PYSPARK_PYTHON or, without it, the first python3 in PATH. The latter is another Python if the
+virtual environment is not activated: queries would then fail in a worker because a module is missing.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def _acknowledge(descriptor: int) -> None:
 
 
 def check_workers(executable: str) -> None:
-    """Raise ConfigurationError if workers with this Python cannot import Ottla, or if its minor version differs from
-    that of the driver. The driver's own Python is not checked.
+    """Raise ConfigurationError if this Python does not exist, does not run, or cannot import Ottla, or if its minor
+    version differs from that of the driver. The driver's own Python is not checked.
     """
     path = shutil.which(executable)
     if path != sys.executable:

@@ -1,5 +1,5 @@
-"""Parsers of option values: each takes the text of an option, and raises ValueError with a description of valid
-values. `get` and `get_or` look up an option and parse its value.
+"""Parsers of option values: each takes the text of an option, and raises ValueError, with a description of valid
+values, if the text is invalid. `get` and `get_or` look up an option and parse its value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The database type for each of Spark's types, and a text type that compares keys exactly."""
+"""The database types for Spark's types, and a text type that compares keys exactly."""
 
 from __future__ import annotations
 
@@ -90,4 +90,4 @@ TYPES: Final[dict[type[DataType], Any]] = {
     TimestampType: sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
     TimestampNTZType: sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
 }
-"""The SQL types of Spark's types, except strings and decimals."""
+"""The SQL types of the supported Spark types, except strings and decimals."""

@@ -184,11 +184,12 @@ def _is_abort(batch: StoredBatch) -> bool:
 
 
 def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers: bool) -> Iterator[Columns]:
-    """Yield the records of a range as columns, decoded from the memory-mapped files.
+    """Yield the records of a range as columns, decoded from the memory-mapped files, without those of the partition's
+    aborted transactions.
 
     Raises OffsetOutOfRangeError if the start of the range was deleted, CorruptBatchError for a batch that cannot be
-    decoded, CorruptMessageError if a segment has no valid batch at some position, and KafkaStorageError if a segment
-    cannot be read.
+    decoded, CorruptMessageError if a segment has no valid batch at some position, and KafkaStorageError if segments
+    disappear in each of several attempts to read them.
     """
     tp, start, end = offset_range
     decoder = ColumnDecoder(headers=headers)
