@@ -1,8 +1,8 @@
 """Replaces time, randomness, files, sockets and threads in the production modules with simulated ones.
 
-Each imported module of Ottla outside the simulation that has `os`, `socket`, `time` or another such object among its
-globals gets the simulated one, and so do default values of parameters of its functions and instance methods. So a new
-module in one of PACKAGES needs no entry. Imports within functions are not replaced.
+In each imported module of Ottla outside the simulation, `os`, `socket`, `time` and other such objects are replaced if
+they are globals, or default values of parameters of functions and instance methods. So a new module in one of PACKAGES
+needs no entry. Imports within functions are not replaced.
 """
 
 from __future__ import annotations

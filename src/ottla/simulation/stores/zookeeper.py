@@ -438,8 +438,8 @@ class SimulatedKazoo:
         return self.call(execute)
 
     def call(self, execute: Callable[[Session], Any]) -> Result:
-        """Send a request to the service, and return the future result. The request fails with ConnectionLoss if the
-        client is not connected, or loses the connection before the response arrives.
+        """Send a request to the service, and return its Result, as kazoo's asynchronous methods do. The request fails
+        with ConnectionLoss if the client is not connected, or loses the connection before the response arrives.
         """
         from kazoo.exceptions import ConnectionLoss
 

@@ -39,7 +39,7 @@ def report_of(queries: Sequence[QueryHistory], title: str) -> Report:
 
 
 def finding(query: QueryHistory) -> str:
-    """Return a summary of a query in one or two sentences."""
+    """Return a short summary of a query."""
     seconds = query.milliseconds / 1000
     text = f"{query.name}: {query.rows:,} rows in {query.batches:,} micro-batches of {seconds:,.1f} s in all"
     text += f", {query.rows_per_second:,.0f} rows/s"

@@ -187,7 +187,10 @@ OPTIONS = (
         "Maximum time in milliseconds for which a task waits for the next record before it fails.",
     ),
     OptionRow(
-        "fetchOffset.numRetries", "3", "both", "Number of retries after a failed lookup of partitions or offsets."
+        "fetchOffset.numRetries",
+        "3",
+        "both",
+        "Maximum number of retries after a failed lookup of partitions or offsets.",
     ),
     OptionRow("fetchOffset.retryIntervalMs", "10", "both", "Time in milliseconds before each retry."),
 )
@@ -442,9 +445,7 @@ def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Offse
 
 
 def _check_order(starting: OffsetRangeLimit, ending: OffsetRangeLimit) -> None:
-    """Raise ConfigurationError if the start is after the end. Only a start and an end of the same form are compared, as
-    that needs no brokers.
-    """
+    """Raise ConfigurationError if the start is after the end. Only a start and an end of the same form are compared."""
     match starting, ending:
         case AtTimestamp(start), AtTimestamp(end):
             name, wrong = "Timestamp", [f"{start} and {end}"] if start > end else []

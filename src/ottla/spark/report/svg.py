@@ -117,7 +117,7 @@ def _calendar(calendar: Calendar) -> str:
 
 
 def _bounds(values: Sequence[float]) -> list[float]:
-    """Return the upper bounds of all shades but the last. If the values differ, each shade has about a fifth of the
+    """Return the upper bounds of all shades but the last. If all values differ, each shade has about a fifth of the
     days.
     """
     ordered = sorted(values)

@@ -7,7 +7,7 @@ wherever it is running. Correctness therefore does not depend on the state of th
 retries, speculative execution and lost executors.
 
 A producer returns to the pool only after a commit, or if it has not begun a transaction. After any error it is closed.
-Producers that have been idle for `IDLE_SECONDS` are closed by a timer, and idle ones when the interpreter exits. A
+A timer closes producers that have been idle for `IDLE_SECONDS`; all idle ones are closed when the interpreter exits. A
 producer that is older than `LIFE_SECONDS` does not return to the pool, so that renewed certificates take effect. The
 pool of a forked process starts empty.
 """

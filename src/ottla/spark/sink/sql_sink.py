@@ -342,7 +342,7 @@ def _schema_and_name(table: str) -> tuple[str | None, str]:
 
 
 def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
-    """Return the statement that inserts rows. With keys, it updates rows whose keys exist instead."""
+    """Return the statement that inserts rows. With keys, rows whose keys exist are updated instead."""
     statement = INSERTS[dialect](table)
     if not keys:
         return statement

@@ -5,14 +5,14 @@ micro-batch again after a crash, the task finds the marker and does not write th
 
 This requires that each task has the same rows when a micro-batch runs again. Spark guarantees that if the rows depend
 only on the sources, and are divided into the same tasks. It is not the case with `rand()`, with the current time, or
-with another number of tasks. Two checks find most of these cases, and raise an error: a task must have as many rows as
+with another number of tasks. Two checks find many of these cases, and raise an error: a task must have as many rows as
 its marker says, and after all tasks have ended, no marker of the micro-batch may belong to a task that has no rows now.
 The rows are not compared, because their order within a task may differ after a shuffle, and `rand()` in a column may be
 intended.
 
 A task does not know the number of tasks (Spark's TaskContext lacks it in Python); only the driver does, at the end. The
-second check therefore runs after the rows have been written. If Spark reports the run of the query, the check is made
-only for the run's first micro-batch with rows, because later micro-batches are new.
+second check therefore runs after the rows have been written. A Python process of the driver makes it once per run of a
+query, if Spark reports the run, because later micro-batches of the run are new.
 """
 
 from __future__ import annotations
@@ -124,9 +124,7 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
         return self.sink.write(Task(query, batch_id, context.partitionId(), _run_of(context)), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Check that other tasks have not written rows of the micro-batch before. Raises IllegalStateError if they
-        have. The check is made once per run of the query.
-        """
+        """Log the number of rows, and call `check_tasks`, which may raise IllegalStateError."""
         _log_commit(messages, f"The tasks of micro-batch {batchId} have committed")
         check_tasks(self.sink, messages)
 
@@ -168,9 +166,7 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
         return Task(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition, _run_of(context))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """With a sinkId, check that other tasks have not written rows of the micro-batch before. Raises
-        IllegalStateError if they have. The check is made once per run of the query.
-        """
+        """Log the number of rows and, with a sinkId, call `check_tasks`, which may raise IllegalStateError."""
         _log_commit(messages, "The tasks of a batch have committed")
         if self.sink.sink_id is not None:
             check_tasks(self.sink, messages)
@@ -212,7 +208,7 @@ def _log_commit(messages: Sequence[Any], what: str, outcome: str = "") -> None:
 
 def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
     """Raise IllegalStateError if rows of this micro-batch were written by tasks of an earlier run that have no rows
-    now. Do nothing if no task has rows, or if this run was checked before.
+    now. Do nothing if no task has rows, or if this run is the one that was last checked for the target.
     """
     filled: list[Written] = [message for message in messages if message is not None and message.rows]
     if not filled:

@@ -29,7 +29,7 @@ class Brokers:
     """Looks up partitions and offsets, with fetchOffset.numRetries retries of retriable errors. Implements
     `TopicLookup`.
 
-    A lookup that times out (kafka.default.api.timeout.ms) is not retried before a lookup has succeeded, because the
+    A lookup that times out (kafka.default.api.timeout.ms) is not retried before any lookup has succeeded, because the
     address is probably wrong.
     """
 

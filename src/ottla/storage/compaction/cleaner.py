@@ -35,8 +35,8 @@ log = logging.getLogger("ottla.storage.compaction.cleaner")
 Steps = Generator[Callable[[], None], None, bool]
 """A generator that runs on the event loop, or in `run_steps`.
 
-It yields functions that may wait for the disk. The caller runs them, on the event loop in a worker, and raises their
-OSErrors in the generator. The generator returns whether the work was completed.
+It yields functions that may wait for the disk. The caller runs them, in a worker if it is on the event loop, and raises
+their OSErrors in the generator. The generator returns whether the work was completed.
 """
 CopySegments = Callable[[CopyPlan, Spend], CopiedSegments]
 """A function that copies the records of a plan, and returns when the new segments are on disk."""
