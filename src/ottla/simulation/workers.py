@@ -41,7 +41,7 @@ class SimulatedExecutor(Executor):
         self.submit(call)
 
     def wait(self) -> None:
-        """Run all queued items immediately, like `wait` of `storage.append_writer.WriterThread`."""
+        """Run all queued items immediately. Stands in for `wait` of `storage.append_writer.WriterThread`."""
         while self._queue:
             self._queue.popleft().run()
 

@@ -38,8 +38,8 @@ def freeze_loaded_modules() -> None:
 
 
 class SentToWorkers:
-    """Mixin for readers and writers: when they are unpickled in a worker, the remaining part of the task arrives
-    without delay.
+    """Mixin for readers and writers: when they are unpickled in a worker on Linux, the remaining part of the task
+    arrives without delay.
 
     Spark sends a task over TCP in two segments. The second one waits for the acknowledgement of the first (Nagle's
     algorithm), which the worker's operating system delays by 40 ms. The pickled reader or writer is in the first

@@ -73,7 +73,7 @@ def paths(text: str) -> tuple[str, ...]:
 
 
 def strategy(text: str) -> str:
-    """Parse "error" or "latest"."""
+    """Parse "error" or "latest", case-insensitively."""
     if text.lower() not in ("error", "latest"):
         raise ValueError("expected error or latest")
     return text.lower()

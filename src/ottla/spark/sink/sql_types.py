@@ -27,7 +27,7 @@ from sqlalchemy.ext.compiler import compiles
 from ottla.errors import ConfigurationError
 
 KEY_LENGTH: Final = 255
-"""Length in characters of text columns that are part of a key. MySQL cannot index text without a length."""
+"""Length in characters of text columns among keyColumns. MySQL cannot index text without a length."""
 NO_PAD_SINCE: Final = (8, 0, 17)
 """The first version of MySQL with the collation utf8mb4_0900_bin."""
 

@@ -95,7 +95,9 @@ class Sink(Protocol):
     """The id of the micro-batch if the user sets it because Spark does not report it."""
 
     def write(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Store a task's rows and its marker in one transaction, unless the marker says that they have been stored."""
+        """Store a task's rows and its marker in one transaction, unless the marker says that they have been stored. A
+        task without rows needs no marker.
+        """
         ...
 
     def place(self, task: Task) -> str:

@@ -116,8 +116,8 @@ class LogFiles:
         return {tp: self.logs[tp].start for tp in partitions}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the high watermark of each partition or, with read_committed, its last stable offset. Without a
-        checkpoint of high watermarks, the end of the log takes their place.
+        """Return the offset up to which each log can be read (`ReadOnlyLog.end`) or, with read_committed, its last
+        stable offset.
         """
         return {tp: self._outcomes(tp)[0] for tp in partitions}
 

@@ -58,7 +58,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     @property
     def brokers(self) -> Brokers:
-        """The lookups at the brokers, which are created when this is first used."""
+        """The lookups at the brokers, created at the first use."""
         if self._brokers is None:
             self._brokers = Brokers(self.options)
         return self._brokers

@@ -81,7 +81,8 @@ class CopiedSegments(NamedTuple):
     cleaned_to: int
     """The offset up to which the keys of all records were read."""
     groups: list[list[int]]
-    """For each new segment, the base offsets of the segments that it replaces. Its own is the first of them."""
+    """For each new segment, the base offsets of the segments that it replaces. The first is also that of the new one.
+    """
 
 
 class SegmentCopier:

@@ -29,7 +29,7 @@ from ottla.storage.files import ResourcesExhaustedError
 log = logging.getLogger("ottla.storage.compaction.cleaner")
 
 PROCESS_BYTES: Final = 16 * 1024 * 1024
-"""Total size of the segments in bytes from which a process is started. A process takes 0.1 s of CPU and 25 MB of
+"""Total size of the segments in bytes from which a process is started. Starting it takes 0.1 s of CPU and 25 MB of
 memory.
 """
 SPEND_BYTES: Final = 1024 * 1024
