@@ -1,8 +1,8 @@
 """Replaces time, randomness, files, sockets and threads in the production modules with simulated ones.
 
-Every module of Ottla outside the simulation that has `os`, `socket`, `time` or another such object among its globals,
-or as the default value of a parameter, gets the simulated one, so a new module needs no entry. Imports within
-functions are not replaced.
+In each imported module of Ottla outside the simulation, `os`, `socket`, `time` and other such objects are replaced if
+they are globals, or default values of parameters of functions and instance methods. So a new module in one of PACKAGES
+needs no entry. Imports within functions are not replaced.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SKIPPED: Final = (
     "ottla.client.tracing",
     "ottla.net.client.blocking_channel",
 )
-"""Modules that no simulated process uses, some of which import optional packages."""
+"""Prefixes of the names of modules that no simulated process needs, some of which import optional packages."""
 
 
 class TimeModule(types.ModuleType):
@@ -97,7 +97,7 @@ class TimeModule(types.ModuleType):
 
 
 class Randomness:
-    """Generates random bytes, texts and ids from the seed. The methods have the names of the functions that they
+    """Generates random bytes, tokens and UUIDs from the seed. The methods have the names of the functions that they
     replace.
     """
 
@@ -118,7 +118,7 @@ class Randomness:
 
 
 class FcntlModule(types.ModuleType):
-    """Stands in for the module `fcntl` in production code. `flock` locks a file until the process dies."""
+    """Stands in for the module `fcntl` in production code. `flock` locks a simulated file until the process dies."""
 
     def __init__(self, disks: Disks) -> None:
         super().__init__("fcntl")
@@ -147,7 +147,9 @@ class FcntlModule(types.ModuleType):
 
 
 def load_modules() -> None:
-    """Import all modules that simulated processes may use, before `install` replaces their globals."""
+    """Import the modules that simulated processes may use, so that `install` finds their globals. Modules whose
+    optional packages are not installed are left out.
+    """
     import ottla
 
     importlib.import_module("ottla.aio")
@@ -174,8 +176,8 @@ def install(
     resolve: Callable[[str], str],
     open_log: Callable[..., Log] = production_open_log,
 ) -> None:
-    """Replace the parts of the operating system that production code uses. This cannot be undone in this process, but a
-    later call replaces the previous simulation.
+    """Replace the parts of the operating system that production code uses, its threads, its object storage and the
+    function that opens logs. This cannot be undone in this process, but a later call replaces the previous simulation.
 
     `resolve`: returns the address of a host name. `open_log`: opens logs; it may check them as well.
     """
@@ -217,8 +219,8 @@ def install(
 
 
 _places: list[tuple[Callable[[Any], None], int]] = []
-"""The globals and default values in production modules that the first `install` replaced: a function that replaces one,
-and the identity of the original object.
+"""The globals and default values in production modules that the first `install` replaced: for each, a function that
+replaces it, and the identity of the original object.
 """
 
 
@@ -230,7 +232,7 @@ def _replace(replacements: dict[int, Any]) -> None:
 
 
 def _find_places(originals: Container[int]) -> Iterator[tuple[Callable[[Any], None], int]]:
-    """Yield the places that hold an object with one of these identities: globals, and default values of parameters."""
+    """Yield an item for `_places` for each global and default value whose identity is among `originals`."""
     for name, module in list(sys.modules.items()):
         if not name.startswith("ottla.") or name.startswith("ottla.simulation"):
             continue

@@ -1,4 +1,4 @@
-"""Ends runs whose code never returns to the event loop."""
+"""Ends runs in which one iteration of the event loop takes too long."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Final
 from ottla.simulation.event_loop import SimulatedLoop, StuckError
 
 CALLBACK_SECONDS: Final = 15.0
-"""CPU time of the process in user space, in seconds, between two checks. A callback that is running at both of them
-counts as stuck.
+"""CPU time of the process in user space, in seconds, between two checks. An iteration of the event loop that is running
+at both of them counts as stuck.
 """
 FRAMES: Final = 4
 """Number of stack frames in the message of the error, the innermost ones."""
@@ -21,9 +21,9 @@ FRAMES: Final = 4
 
 @contextlib.contextmanager
 def watched(loop: SimulatedLoop, seconds: float = CALLBACK_SECONDS) -> Iterator[None]:
-    """Context manager: raise StuckError in the running code if the loop completes no iteration between two checks,
-    which take place after each `seconds` of CPU time. The message contains the stack. Then end the loop, even if the
-    code catches the error.
+    """Context manager: raise StuckError in the running code if the loop begins no iteration between two checks, which
+    take place after each `seconds` of CPU time. The message contains the innermost stack frames. If the code catches
+    the error, the loop raises it before its next iteration.
 
     The CPU time of this process is measured, so a busy machine does not matter. Use it in the main thread, and do not
     nest it.

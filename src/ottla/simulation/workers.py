@@ -1,4 +1,6 @@
-"""An executor without threads: its work takes virtual time and runs on the event loop."""
+"""An executor without threads: its work runs on the event loop after a delay in virtual time, or at once if a caller
+waits for it.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ TYPICAL_SECONDS: Final = 0.002
 
 
 class SimulatedExecutor(Executor):
-    """Behaves like a pool of one thread: it runs one work item after the other on the event loop, each after a
-    delay.
+    """Behaves like a pool of one thread: it runs one work item after the other on the event loop, each after a delay
+    unless a caller waits for it.
     """
 
     loop: SimulatedLoop
     rng: random.Random
     slow: dict[str, float] = {}
-    """Seconds that the slow disk of a host adds to each work item, by host."""
+    """Seconds that the slow disk of a host adds to each work item, by the host's address."""
 
     def __init__(self, max_workers: int | None = None, *arguments: Any, **options: Any) -> None:
         self._queue: deque[SimulatedWork] = deque()
@@ -39,7 +41,7 @@ class SimulatedExecutor(Executor):
         self.submit(call)
 
     def wait(self) -> None:
-        """Run all queued items immediately, like `wait` of `storage.append_writer.WriterThread`."""
+        """Run all queued items immediately. Stands in for `wait` of `storage.append_writer.WriterThread`."""
         while self._queue:
             self._queue.popleft().run()
 

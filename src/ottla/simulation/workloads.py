@@ -1,4 +1,6 @@
-"""The basic workloads of a simulation, with Ottla's asynchronous clients. They record their results in the history."""
+"""The basic workloads of a simulation: producers, transfers and group members with Ottla's asynchronous clients, which
+record their results in the history, and a killer of group members.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,12 @@ FILLED_SHARE: Final = 0.4
 MAX_FILLER: Final = 2000
 """Exclusive limit in bytes of the header that some records have, so that some batches are longer than a sector."""
 KILL_SECONDS: Final = 30.0
-"""Mean time in seconds between two kills of group members."""
+"""Mean of the random delay in seconds before a group member is killed."""
 DEAD_SECONDS: Final = 8.0
 PROCESSING_SECONDS: Final = 0.3
 """Mean time in seconds that a group member takes to process the records of a poll."""
 SILENCE_SECONDS: Final = 5.0
-"""Mean time in seconds between two bursts of a producer, or two transactions."""
+"""Mean of the random pause in seconds after a burst of a producer, and after a poll of a transfer."""
 
 CLOCK: Final = SystemClock()
 """The clock of the producers. With `SYSTEM_CLOCK`, their compiled code would read the real time."""
@@ -85,7 +87,7 @@ class Workload:
             self.history.ended[self.name] = repr(error)
 
     async def run(self) -> None:
-        """Work until `history.stopping` is set. A KafkaError that it raises is recorded in `history.ended`."""
+        """Do the work of the client. If this raises a KafkaError, the error is recorded in `history.ended`."""
         raise NotImplementedError
 
     @property
@@ -176,8 +178,8 @@ class Transfer(Workload):
         self.history.transferred[self.name] = await self._last_committed()
 
     async def _work(self) -> None:
-        """Run transactions with one producer until the run ends, or until an error after which a new producer is
-        needed.
+        """Run transactions with one producer and one consumer until the run ends. A KafkaError that does not merely
+        abort a transaction is raised.
         """
         producer = aio.KafkaProducer(
             clock=CLOCK, **self.options, transactional_id=self.name, transaction_timeout_ms=20_000, max_block_ms=20_000
@@ -217,7 +219,7 @@ class Transfer(Workload):
 
     async def _transaction(self, producer: aio.KafkaProducer, consumer: aio.KafkaConsumer, offsets: list[int]) -> bool:
         """Run one transaction over the records with these offsets, and return whether it was committed. It is aborted
-        after an error, and at random.
+        at random, and after an error before the commit; errors of the commit or of an abort are raised.
         """
         self._attempts += 1
         attempt = Attempt(self.name, self._attempts, tuple(offsets))
@@ -254,8 +256,8 @@ class Transfer(Workload):
         return False
 
     async def _last_committed(self) -> int | None:
-        """Return the committed source offset at the end of the run; None if it cannot be determined. A transaction that
-        is still open is ended first.
+        """Return the committed source offset at the end of the run, 0 if there is none; None if all attempts to read it
+        failed. A transaction that is still open is ended first.
         """
         for _ in range(20):
             producer = aio.KafkaProducer(clock=CLOCK, **self.options, transactional_id=self.name, max_block_ms=20_000)

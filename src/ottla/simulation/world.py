@@ -34,7 +34,7 @@ ZOOKEEPER: Final = "zookeeper"
 SQLITE: Final = "sqlite"
 """The metadata stores: ZooKeeper for a cluster, and the embedded one for a node of several brokers."""
 MAX_EVENTS: Final = 100_000
-"""Maximum number of lines that the timeline stores, apart from violations."""
+"""Number of lines after which the timeline adds only violations."""
 
 
 class Timeline(logging.Handler):
@@ -66,7 +66,7 @@ class Timeline(logging.Handler):
 
 
 class World:
-    """One simulation. A process can run only one at a time, because `system.install` replaces its global objects."""
+    """One simulation. A Python process can run only one at a time, because `system.install` replaces global objects."""
 
     def __init__(self, seed: int, directory: Path, variation: int = 0, store: str = ZOOKEEPER) -> None:
         """Create a simulation. `directory` should be on a file system in memory. `variation` selects another order of
@@ -79,7 +79,7 @@ class World:
         self.network = Network(self.loop, random.Random(self.rng.random()))
         self.disks = Disks()
         self.disk_of: dict[str, Disk] = {}
-        """Disks by host."""
+        """Disks by name of the host."""
         self.hosts: dict[str, str] = {"localhost": "127.0.0.1", "zookeeper": HOST}
         self.zookeeper = ZooKeeper(self.loop, self.network, random.Random(self.rng.random()))
         self.pipes = Pipes(self.loop, random.Random(f"pipes {seed}"))
@@ -96,7 +96,7 @@ class World:
         """The names of a sending and a receiving process, encoded for the hash."""
         self.messages = 0
         self.busy = asyncio.Event()
-        """Set while clients work. Between the faults they rest, so that the time until the next ones costs little."""
+        """Set while clients work. Between the faults they rest, so that the time until the next faults costs little."""
         self.busy.set()
         self.clock_offsets_ms = {0}
         """The milliseconds by which wall clocks of processes have been ahead of the virtual time; negative: behind."""
@@ -177,14 +177,14 @@ class World:
 
     @property
     def clock_difference_seconds(self) -> float:
-        """The largest difference in seconds between two wall clocks of the run: a time stored by one process and
-        compared by another may seem to be that much later.
+        """The difference in seconds between the largest and the smallest offset of a wall clock in the run: a time
+        stored by one process and compared by another may seem to be up to that much earlier or later.
         """
         return (max(self.clock_offsets_ms) - min(self.clock_offsets_ms)) / 1000
 
     @property
     def trace_hash(self) -> str:
-        """A hash of all messages and of the lines of `note`, with their order and times: equal for two runs of a
+        """A hash of all messages and of the lines of `note`, with their order and times: equal for two runs of the same
         plan.
         """
         return self._hash.hexdigest()

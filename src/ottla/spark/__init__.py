@@ -1,7 +1,8 @@
 """Ottla's Spark data source: `register(spark)`, then `spark.read` or `spark.readStream` with `format("ottla")`.
+`monitor` shows the progress of streaming queries.
 
-It accepts the options of Spark's Kafka connector and has its columns, so that most jobs only have to change "kafka" to
-"ottla".
+The data source accepts the options of Spark's Kafka connector and has its columns, so that most jobs only have to
+change "kafka" to "ottla".
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ def __getattr__(name: str) -> object:
 def register(spark: SparkSession) -> None:
     """Register `format("ottla")` and `format("ottla.sql")` with a session, local or remote. May be called repeatedly.
 
-    Sets `spark.sql.python.filterPushdown.enabled`, so that reads with the option filterPushdown=true skip offsets that
-    conditions on topic, partition, offset and timestamp exclude. Raises ImportError, which names the extra to install,
-    if pyspark or pyarrow is missing, and ConfigurationError, which names PYSPARK_PYTHON, if the workers of a local
-    session would run a Python without Ottla.
+    Sets `spark.sql.python.filterPushdown.enabled`, so that, from Spark 4.1 on, batch reads with the option
+    filterPushdown=true skip offsets that conditions on topic, partition, offset and timestamp exclude. Raises
+    ImportError, which names the extra to install, if pyspark or pyarrow is missing, and ConfigurationError, which names
+    PYSPARK_PYTHON, if the workers of a local session would run a Python that does not exist, cannot import Ottla, or
+    has another minor version than this one.
 
     With Spark Connect, Ottla must be installed on the server as well, because only the names of the classes are sent.
     """
@@ -69,8 +71,8 @@ def _register(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 def _check_local_workers(spark: SparkSession) -> None:
-    """Raise ConfigurationError if the workers of a local session would run a Python without Ottla. The Python of a
-    cluster is on other machines, and Spark Connect does not report it.
+    """Call `check_workers` for the workers of a local session. The Python of a cluster is on other machines, and Spark
+    Connect does not report it.
     """
     from pyspark.sql.utils import is_remote
 

@@ -1,4 +1,4 @@
-"""Repair of checkpoints with which Spark refuses to start a query after it was killed.
+"""Repair of checkpoints from which Spark refuses to restart a query that was killed.
 
 Spark writes the offsets of a micro-batch to a temporary file, and then renames it. If Spark is killed in between, at
 the first micro-batch, every later start of the query fails with STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY ("should be
@@ -19,8 +19,8 @@ OFFSETS = "offsets"
 
 
 def remove_torn_starts(checkpoints: Path) -> list[Path]:
-    """Delete temporary offset files in all checkpoints below a directory in which no micro-batch was started, and
-    return the paths of the files.
+    """Delete the temporary offset files of all checkpoints that are below a directory and have no started micro-batch.
+    Return the paths of the files.
 
     No query may be using the checkpoints. A directory that does not exist is ignored.
     """

@@ -1,8 +1,8 @@
 """`format("ottla")` as Spark sees it: a name, a schema, readers and writers for batches and for streams.
 
-Spark pickles this object and sends it to other Python processes, so it contains only the unchanged options; readers and
-writers validate them. Readers and writers are imported when they are first used, because Spark starts a process for
-each step of planning.
+Spark pickles the data source and sends it to other Python processes, so it contains only the unchanged options. They
+are validated when the schema, a reader or a writer is requested. Readers and writers are imported when they are first
+used, because Spark starts a process for each step of planning.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class OttlaDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer for `df.write`. Raises ConfigurationError for mode("overwrite"), because rows can only be
-        appended to a topic.
+        appended to a topic, and for invalid options or columns.
         """
         if overwrite:
             raise ConfigurationError('mode("overwrite") is not allowed: a topic only grows; use mode("append")')

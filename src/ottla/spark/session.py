@@ -88,7 +88,7 @@ def local_session(
 
     Raises:
         ConfigurationError: there is no Java that Spark supports; PYSPARK_PYTHON is a Python that cannot import Ottla or
-            has another minor version; or SPARK_HOME has another version of Spark than pyspark.
+            has another minor version; or SPARK_HOME has no Spark, or another minor version than pyspark.
         ImportError: pyspark or pyarrow is missing; the error names the extra to install.
     """
     with optional_dependency("local_session", extra="spark"):

@@ -121,7 +121,9 @@ class AppendWriter:
         self._directory = directory
         self._clock = clock
         self._slow_until: float | None = None
-        """The time until which the thread writes, if there is no further slow write; None while the disk keeps up."""
+        """The time CALM_SECONDS after the last slow write; None before the first one, and after `keeps_up` has found
+        that the time has passed.
+        """
         self._thread = thread
         self._finished: deque[QueuedWrite] = deque()
         """The writes that the thread has finished, and whose results the event loop has not handled."""
@@ -130,10 +132,10 @@ class AppendWriter:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self.queued = 0
-        """Number of writes in the queue."""
+        """Number of submitted writes whose results have not been handled."""
         self.queued_bytes = 0
         self.slow_writes = 0
-        """Number of writes that took longer than SLOW_SECONDS."""
+        """Number of successful writes that took longer than SLOW_SECONDS."""
 
     @property
     def keeps_up(self) -> bool:
@@ -223,7 +225,7 @@ class AppendWriter:
         write.on_result(write, error if error is None or isinstance(error, OSError) else OSError(str(error)))
 
     def wait(self, writes: Iterable[QueuedWrite]) -> None:
-        """Wait until the thread has finished these writes. Raises the error of the first one that has failed."""
+        """Wait until the thread has finished these writes, or raise the error of the first one that has failed."""
         for write in writes:
             if not write.is_finished:
                 assert self._thread is not None

@@ -11,7 +11,8 @@ from ottla.storage.log_reader import StoredBatch
 def add_batch(decoder: ColumnDecoder, batch: StoredBatch, start: int, end: int) -> bool:
     """Add the records with start <= offset < end of a batch of any magic to the columns.
 
-    Return False, and add none, if the columns have no room for them. Raises CorruptMessageError for damaged records.
+    Return False, and add none, if the columns have no room for them. Raises CorruptMessageError for damaged or too
+    large records, and UnsupportedCompressionTypeError for an unknown codec.
     """
     data, position, header = batch
     if header.magic == MAGIC:

@@ -70,7 +70,7 @@ def write_lines(path: Path, entries: Iterable[str], *, sync: bool = True) -> Non
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Return the offsets of a checkpoint in a log directory by partition; none if the file does not exist.
+    """Return the offsets of a checkpoint in a log directory by partition; none if the file does not exist or is empty.
 
     Raises KafkaStorageError if the file is damaged or cannot be read.
     """

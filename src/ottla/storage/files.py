@@ -173,7 +173,7 @@ class FileSlice:
     def read(self) -> bytes:
         """Return the bytes of the slice, or none if it is released.
 
-        Raises KafkaStorageError if the file has become shorter.
+        Raises the errors of `LogFile.read`, and KafkaStorageError if the file has become shorter.
         """
         if self._file is None:
             return b""

@@ -3,10 +3,10 @@
 - `.index`: 8 bytes per entry: a batch's last offset relative to the base offset, and its position in the `.log`.
 - `.timeindex`: 12 bytes per entry: the highest timestamp so far, and the relative offset of its batch.
 
-The entries of an active segment are in memory, and are written when its files are closed. That is safe, because an
-active segment is checked after a crash and its indexes are rebuilt. (Kafka maps the files instead, so the entries of an
-active segment are followed by zeros; such files can be read.) The entries of a closed segment are read from the file
-when needed. Not thread-safe: event loop only, except `sync` and `is_unflushed`.
+The entries of an active segment are in memory, and are written when it is rolled, or its log is closed. That is safe,
+because an active segment is checked after a crash and its indexes are rebuilt. (Kafka maps the files instead, so the
+entries of an active segment are followed by zeros; such files can be read.) The entries of a closed segment are read
+from the file when needed. Not thread-safe, except `sync` and `is_unflushed`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Index:
         """Whether the entries in memory differ from those in the file."""
         self.is_built = False
         """Whether all entries were added since the index was created or opened, so that they match the log. False if
-        entries were read from a file, which may not match.
+        entries were read from a file, which may not match, and for a read-only index.
         """
         self._synced = SyncedFile(path)
 
@@ -159,7 +159,7 @@ class Index:
         self.close()
 
     def write(self) -> bool:
-        """Write the entries to the file if they differ from those in it. Return whether they did.
+        """Write the entries to the file if they differ from those in it. Return whether the file was written.
 
         After an OSError, they are still in memory.
         """
@@ -264,16 +264,18 @@ class TimeIndex(Index):
 
     @property
     def is_full(self) -> bool:
-        """Whether there is only space for the last entry of the segment."""
+        """Whether there is at most space for the last entry of the segment."""
         return self.entries >= self.max_entries - 1
 
     def lookup(self, timestamp: int) -> int:
-        """Return the offset at which to search for `timestamp` or a later one: no batch that ends before it has one."""
+        """Return the offset at which to start a search for a record of at least this timestamp. All batches that end
+        before the offset are earlier.
+        """
         i = self.find(timestamp)
         return self.base_offset if i < 0 else self.base_offset + self.entry(i)[1]
 
     def _remove_zero_tail(self) -> None:
-        """Ignore the zeros after the entries, but not an only entry: timestamp 0 at the base offset.
+        """Ignore the zeros after the entries, but not if they are the only entry: timestamp 0 at the base offset.
 
         The files that Kafka preallocates have space for more than one entry.
         """

@@ -1,5 +1,5 @@
-"""An object store in memory, which all brokers of a simulation share. Some requests fail before or after they are
-executed, and the whole store may be unavailable.
+"""An object store in memory, which all brokers of a simulation share. Some requests fail before, during or after their
+execution, and the whole store may be unavailable.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from ottla.remote_log.remote_storage import RemoteObjectMissingError, RemoteStorageError
 
 FAILURES: Final = 0.03
-"""The share of requests that fail; half of them after their execution."""
+"""The share of requests that fail at random: half of them before they are executed."""
 
 
 class ObjectStore:
@@ -27,7 +27,7 @@ class ObjectStore:
         self._rng = rng
 
     def fails(self) -> bool:
-        """Count a request, and return whether it fails after its execution. Raises RemoteStorageError if it fails
+        """Count a request, and return whether it is to fail after its execution. Raises RemoteStorageError if it fails
         before.
         """
         self.requests += 1

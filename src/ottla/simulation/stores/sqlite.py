@@ -1,9 +1,9 @@
-"""The file of the embedded metadata store: the production `SqliteMetadataStore` runs on SQLite, whose statements fail
-on request.
+"""The file of the embedded metadata store: the production `SqliteMetadataStore` runs on SQLite, some of whose
+statements fail.
 
 All brokers share the file, as those of a node (`ottla broker --brokers N`) do. Their sessions end with their processes,
-through simulated pipes (`pipes`). A transaction may fail before or after it is applied; a host that is cut off from
-ZooKeeper's address finds the file locked.
+through simulated pipes (`pipes`). A transaction may fail before or after it is applied; for a host that is cut off from
+ZooKeeper's address, the file is locked for writing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CREATE TEMP TRIGGER deleted AFTER DELETE ON main.nodes BEGIN SELECT written(OLD.
 """
 """SQL triggers that call the function `written` for each znode that a transaction has changed."""
 FAILED_READ_SHARE: Final = 0.02
-"""The share of reads that fail while responses are lost."""
+"""The share of reads outside transactions that fail while responses are lost."""
 
 
 class StoredNode(NamedTuple):
@@ -42,7 +42,7 @@ class StoredNode(NamedTuple):
 
 
 class MetadataFile:
-    """The file, which the first broker creates, and its failures."""
+    """The file and its failures."""
 
     def __init__(self, directory: Path, network: Network, pipes: Pipes, rng: random.Random) -> None:
         self.path = directory / FILE_NAME
@@ -51,7 +51,7 @@ class MetadataFile:
         self._rng = rng
         self._tree: SqliteTree | None = None
         self.lost_responses = 0.0
-        """The share of transactions that fail: half of them after they were applied."""
+        """The share of the processes' transactions that fail: half of them after they were applied."""
         self.on_change: Callable[[str], object] | None = None
         self.on_write: Callable[[str, bytes | None], object] | None = None
         """Called with the path and the new value of a znode that was written; None is its deletion."""
@@ -131,7 +131,7 @@ class SqliteModule(types.ModuleType):
 
 
 class SimulatedConnection:
-    """A connection to the file, which is closed when its process dies."""
+    """A connection to the file. It is closed when the process that opened it dies."""
 
     def __init__(self, database: sqlite3.Connection, file: MetadataFile) -> None:
         self._database = database

@@ -60,14 +60,14 @@ class Session:
     timeout: float
     last_contact: float
     client: SimulatedKazoo | None = None
-    """The client of the session; None after it was stopped while cut off, or its process has died."""
+    """The client of the session; None if the client was stopped while cut off, or if its process has died."""
     ephemeral: dict[str, None] = field(default_factory=dict)
     watches: dict[tuple[str, str], dict[Watch, None]] = field(default_factory=dict)
     """Watches by kind (`data`, `children`) and path."""
 
 
 class Event(NamedTuple):
-    """The event with which a watch is called, in kazoo's form."""
+    """The event that a watch is called with. Stands in for kazoo's WatchedEvent."""
 
     type: str
     path: str
@@ -83,13 +83,15 @@ class ZooKeeper:
         self.nodes: dict[str, Node] = {"": Node(b"", 0)}
         self.sessions: dict[int, Session] = {}
         self.clients: dict[SimulatedKazoo, None] = {}
-        """The clients that have been started and not stopped."""
+        """The clients that were started, without those that were stopped or whose process has died."""
         self.zxid = 0
         self.lost_responses = 0.0
-        """The share of requests that are applied and whose response is lost, together with the connection."""
+        """The share of requests that are executed and whose response is lost, together with the connection."""
         self.on_change: Callable[[str], object] | None = None
         self.on_write: Callable[[str, bytes | None], object] | None = None
-        """Called with the path and the new value of a znode that was written; None is its deletion."""
+        """Called for each operation of a client that changes a znode, with the path in the request and the new value;
+        None stands for a deletion.
+        """
         self._next_session = 0
         loop.call_outside(loop.time() + TICK_SECONDS, self._tick)
 
@@ -115,8 +117,8 @@ class ZooKeeper:
                 self._fire(self._delete(path))
 
     def _tick(self) -> None:
-        """Update the last contact of connected clients, expire sessions whose clients have been away too long, and let
-        the clients check their connections. Called every TICK_SECONDS.
+        """Update the last contact of the sessions whose clients are alive, end the sessions whose clients have been
+        away for longer than the timeout, and let the clients check their connections. Called every TICK_SECONDS.
         """
         now = self.loop.time()
         for session in list(self.sessions.values()):
@@ -157,7 +159,7 @@ class ZooKeeper:
         return None if node is None else Stat(node.version, node.created, node.modified, node.owner)
 
     def apply(self, operations: list[tuple[Any, ...]], session: Session) -> list[Any]:
-        """Execute all of the operations or none. Return the results in kazoo's form; if one fails, an exception for
+        """Execute all of the operations or none. Return the result of each operation; if one fails, an exception for
         each operation.
         """
         from kazoo import exceptions
@@ -337,7 +339,9 @@ class SimulatedKazoo:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the service receives heartbeats of this client: its process runs and reaches the service."""
+        """Whether the service receives heartbeats of this client: it has a session, and its process runs and reaches
+        the service.
+        """
         return (
             self._session is not None
             and self.process.state is ProcessState.RUNNING
@@ -434,8 +438,8 @@ class SimulatedKazoo:
         return self.call(execute)
 
     def call(self, execute: Callable[[Session], Any]) -> Result:
-        """Send a request to the service, which executes it, and return its result. It fails with ConnectionLoss if the
-        client is not connected, or loses the connection before the response arrives.
+        """Send a request to the service, and return its Result, as kazoo's asynchronous methods do. The request fails
+        with ConnectionLoss if the client is not connected, or loses the connection before the response arrives.
         """
         from kazoo.exceptions import ConnectionLoss
 
@@ -482,8 +486,8 @@ class SimulatedKazoo:
     # Connection
 
     def check(self) -> None:
-        """Detect whether the connection was lost or has come back. Called on each tick of the service, and when the
-        session is expired although the client is alive.
+        """Schedule `_disconnect` if the service has been unreachable for too long; schedule `_reconnect` if it is
+        reachable and the connection or the session has ended. Called on each tick of the service, and by `expire`.
         """
         if self.process.state is not ProcessState.RUNNING or self._session is None:
             return

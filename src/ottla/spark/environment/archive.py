@@ -40,7 +40,8 @@ def write_archive(path: Path, without: Iterable[str] = (), more: Iterable[str] =
         more: further installed packages that the job needs.
 
     Raises:
-        ConfigurationError: a package of `more` is not installed, or a package of `without` is not a dependency.
+        ConfigurationError: a package of `more` is not installed, or a package of `without` is neither a dependency nor
+            in `more`.
     """
     left_out, more = frozenset(map(_plain, without)), list(more)
     if left_out:
@@ -65,7 +66,9 @@ def python_name() -> str:
 
 
 def import_paths() -> list[str]:
-    """Return the directory of Ottla and that of installed packages (purelib), for PYTHONPATH of another Python."""
+    """Return the directories that contain Ottla and the installed packages (purelib), without duplicates, for
+    PYTHONPATH of another Python.
+    """
     spec = find_spec("ottla")
     assert spec is not None
     assert spec.origin is not None
@@ -73,8 +76,8 @@ def import_paths() -> list[str]:
 
 
 def _check_left_out(without: frozenset[str], more: list[str]) -> None:
-    """Raise ConfigurationError if a package to leave out is not a dependency. If it was misspelled, the package would
-    be in the archive nevertheless.
+    """Raise ConfigurationError if a name in `without` is neither a dependency nor in `more`. If the name was
+    misspelled, the package would be in the archive nevertheless.
     """
     packed = _needed(frozenset(), more)
     requirements = {
@@ -86,9 +89,9 @@ def _check_left_out(without: frozenset[str], more: list[str]) -> None:
 
 
 def _needed(without: frozenset[str], more: list[str]) -> dict[str, Distribution]:
-    """Return the packages in `more`, and all installed distributions that they or Ottla's extras for Spark require,
+    """Return the packages in `more`, and all installed distributions that they, Ottla or its extras for Spark require,
     directly or indirectly, by name. Packages in `without` and packages of Spark are left out, and so are packages that
-    only these require.
+    only these require. Raises ConfigurationError if a package in `more` is not installed.
     """
     for name in more:
         try:
@@ -138,7 +141,7 @@ def _plain(name: str) -> str:
 
 
 def _module_files(name: str) -> Iterator[tuple[Path, str]]:
-    """Yield the files of one of Ottla's packages, and their paths in the archive. The metadata of an editable
+    """Yield the files to pack of one of Ottla's packages, and their paths in the archive. The metadata of an editable
     installation does not list them.
     """
     spec = find_spec(name)

@@ -1,7 +1,7 @@
 """Spark's Python workers: a check of their Python, and two optimizations of their latency.
 
-By default, workers run PYSPARK_PYTHON or, without it, the first python3 in PATH. That is another Python if the virtual
-environment is not activated: each query would then fail in a worker because a module is missing.
+By default, workers run PYSPARK_PYTHON or, without it, the first python3 in PATH. The latter is another Python if the
+virtual environment is not activated: queries would then fail in a worker because a module is missing.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def freeze_loaded_modules() -> None:
 
 
 class SentToWorkers:
-    """Mixin for readers and writers: when they are unpickled in a worker, the remaining part of the task arrives
-    without delay.
+    """Mixin for readers and writers: when they are unpickled in a worker on Linux, the remaining part of the task
+    arrives without delay.
 
     Spark sends a task over TCP in two segments. The second one waits for the acknowledgement of the first (Nagle's
     algorithm), which the worker's operating system delays by 40 ms. The pickled reader or writer is in the first
@@ -74,8 +74,8 @@ def _acknowledge(descriptor: int) -> None:
 
 
 def check_workers(executable: str) -> None:
-    """Raise ConfigurationError if workers with this Python cannot import Ottla, or if its minor version differs from
-    that of the driver. The driver's own Python is not checked.
+    """Raise ConfigurationError if this Python does not exist, does not run, or cannot import Ottla, or if its minor
+    version differs from that of the driver. The driver's own Python is not checked.
     """
     path = shutil.which(executable)
     if path != sys.executable:

@@ -1,10 +1,10 @@
 """Configs with which Spark's JVM and its Python workers communicate over Unix domain sockets.
 
-They transfer rows with less CPU time than TCP, Spark's default. Buffers are also larger. The sockets have a directory
-of their own, because Spark leaves a file of each session behind.
+Such sockets transfer rows with less CPU time than TCP, Spark's default. Buffers are also larger. The sockets have a
+directory of their own, because Spark leaves a file of each session behind.
 
-Use them for long jobs: `local_session(config=worker_sockets())`. They are not the default, because a worker that is
-idle when its session ends then logs a traceback (BrokenPipeError).
+Use the configs for long jobs: `local_session(config=worker_sockets())`. They are not the default, because a worker that
+is idle when its session ends then logs a traceback (BrokenPipeError).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on the import path of each Python process that it starts: workers,
 and a process for each step of planning with a Python data source. The zip contains only sources, so each process
 compiles them again. That takes a second of CPU time, three times as long as importing the installed package. If several
-processes start on a busy machine, it exceeds the ten seconds after which Spark gives up. In this SPARK_HOME,
+processes start on a busy machine, this can exceed the ten seconds after which Spark gives up. In this SPARK_HOME,
 `pyspark.zip` is a link to the directory from which the installed package is imported.
 
 It is not suitable for clusters: Spark sends the zip to YARN and Kubernetes, where it has to be a zip file.
@@ -27,10 +27,11 @@ log: Final = logging.getLogger("ottla.spark")
 
 
 def use_installed_pyspark(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Set SPARK_HOME for sessions on this machine, unless it is set already. It stays unset if pyspark is not installed
-    or has no jars, or if the links cannot be created.
+    """Set SPARK_HOME for sessions on this machine, unless it is set already. The variable stays unset if pyspark is not
+    installed or has no jars, or if the links cannot be created.
 
-    Raises ConfigurationError if it is set, and the minor version of Spark there differs from that of pyspark.
+    Raises ConfigurationError if it is set to a directory without Spark, or with another minor version of Spark than
+    that of pyspark.
     """
     if environ.get("SPARK_HOME"):
         from pyspark import __version__
@@ -47,8 +48,8 @@ def use_installed_pyspark(environ: MutableMapping[str, str] = os.environ) -> Non
 
 
 def check_home(home: Path, version: str) -> None:
-    """Raise ConfigurationError if a directory contains no Spark, or one of another minor version, with which calls
-    would fail with errors of Java.
+    """Raise ConfigurationError if a directory contains no Spark, or Spark of another minor version than `version`:
+    calls would fail with errors of Java.
     """
     jar = next(home.glob("jars/spark-core_*.jar"), None)
     installed = None if jar is None else jar.stem.partition("-")[2].partition("-")[2]

@@ -40,7 +40,9 @@ else:
         """Stands for Spark's class."""
 
     class SupportsTriggerAvailableNow:
-        """Stands for Spark's class. With AVAILABLE_NOW_CONFIGS, Spark 4.0 and 4.1 look up the end of a query once."""
+        """Stands for Spark's class. With AVAILABLE_NOW_CONFIGS, Spark 4.0 and 4.1 look up the end offsets of a query
+        only once.
+        """
 
 
 if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):

@@ -48,22 +48,26 @@ class QueryHistory:
 
     @property
     def rows_per_second(self) -> float:
-        """The number of rows divided by the total duration of micro-batches in seconds; 0 before the first."""
+        """The number of rows divided by the total duration of micro-batches in seconds; 0 if that is 0."""
         return 1000 * self.rows / self.milliseconds if self.milliseconds else 0.0
 
     @property
     def behind(self) -> Mapping[str, int]:
-        """The number of unread offsets after the last micro-batch, by topic; empty before the first."""
+        """The number of unread offsets after the last micro-batch, by topic; empty before the first, or if no source
+        reports it.
+        """
         return {t: sum(p.values()) for t, p in self.last.behind.items()} if self.last else {}
 
     @property
     def state(self) -> State | None:
-        """The state of the query's stateful operators after the last micro-batch; None if the query has none."""
+        """The state of the query's stateful operators after the last micro-batch; None before the first, or if the
+        query has none.
+        """
         return self.last.state if self.last else None
 
     def add(self, batch: MicroBatch) -> None:
-        """Add a micro-batch. It replaces the last one if that has the same id: Spark reports an idle query with the id
-        of its next micro-batch.
+        """Add a micro-batch. It replaces the last one if that has the same id, so that a micro-batch which Spark
+        reports repeatedly counts once.
         """
         if self.last is not None and self.last.batch_id == batch.batch_id:
             self._count(self.recent.pop(), -1)
@@ -80,8 +84,8 @@ class QueryHistory:
             self.durations_ms[phase] = self.durations_ms.get(phase, 0) + sign * duration
 
     def to_json(self, max_recent: int = MOST_BATCHES) -> dict[str, Any]:
-        """Return the history as JSON values: totals, and the last `max_recent` micro-batches in `recent`. Most totals
-        of values that Spark reports have Spark's names.
+        """Return the history as JSON values: totals, lag and state, and the last `max_recent` micro-batches in
+        `recent`. Outside `recent`, most values that Spark reports have Spark's names.
         """
         return {
             "id": self.query_id,

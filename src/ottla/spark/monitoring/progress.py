@@ -36,12 +36,16 @@ class MicroBatch(NamedTuple):
     """The start time of the micro-batch in ISO 8601."""
     rows: int
     rows_per_second: float
-    """The number of rows processed per second; 0 if Spark does not report it."""
+    """The number of rows processed per second; 0 if Spark reports no finite number."""
     input_rows_per_second: float
-    """The number of rows per second that have arrived since the previous micro-batch; 0 if Spark does not report it."""
+    """The number of rows per second that have arrived since the previous micro-batch; 0 if Spark reports no finite
+    number.
+    """
     milliseconds: int
     durations_ms: Mapping[str, int]
-    """The duration of each phase by Spark's name, such as latestOffset, queryPlanning, walCommit or addBatch."""
+    """The duration of each phase in milliseconds by Spark's name, such as latestOffset, queryPlanning, walCommit or
+    addBatch.
+    """
     behind: Behind
     """The number of unread offsets; empty if no source reports it."""
     state: State | None
@@ -101,7 +105,7 @@ def _behind(sources: Iterable[Mapping[str, Any]]) -> Behind:
 
 
 def _offsets(value: Any) -> dict[str, dict[str, int]]:
-    """Parse offsets in the form of Spark's Kafka connector. Return an empty dictionary for other forms."""
+    """Parse offsets in the form of Spark's Kafka connector. Parts that have another form are left out."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

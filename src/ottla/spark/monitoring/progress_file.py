@@ -3,7 +3,7 @@ shows.
 
 The file is replaced as a whole: every second while its content changes, and every five seconds otherwise. An older file
 in which isClosed is false therefore belongs to a process that was killed or stopped responding. The file remains when
-its process ends. When a process starts, it deletes all but the newest 100 files of the directory.
+its process ends. When a process begins a new file, it deletes all but the newest 100 files of the directory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FORMAT: Final = 1
 WRITE_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 5.0
 MAX_FILES: Final = 100
-"""Maximum number of files in a directory. Older ones are deleted when another process starts."""
+"""Maximum number of files that remain in a directory when a new file is begun."""
 SUFFIX: Final = ".progress.json"
 
 QUERIES, PIPELINE = "queries", "pipeline"

@@ -108,7 +108,7 @@ class QueryMonitor:
         self.metrics.close()
 
     def to_json(self) -> str:
-        """Return the history of all queries as JSON: {"queries": [...]}."""
+        """Return the histories of the queries as JSON: {"queries": [...]}."""
         with self.histories.reading() as queries:
             return json.dumps({"queries": [query.to_json() for query in queries]})
 
@@ -129,7 +129,7 @@ class QueryMonitor:
 
 
 class _Listener(StreamingQueryListener):
-    """Stores Spark's events in the histories, and registers the metrics of new queries."""
+    """Updates the histories with Spark's events, and registers new metrics."""
 
     def __init__(self, histories: Histories, metrics: QueryMetrics) -> None:
         self._histories = histories

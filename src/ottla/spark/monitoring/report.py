@@ -14,7 +14,7 @@ from ottla.spark.report.report import Bars, Report, TableData
 
 MOST_BARS: Final = 120
 MOST_CHARTED: Final = 4
-"""Maximum number of queries with a chart: those with the most rows."""
+"""Maximum number of queries with charts: those with the most rows."""
 
 
 def write(queries: Sequence[QueryHistory], path: Path, title: str) -> Path:
@@ -39,7 +39,7 @@ def report_of(queries: Sequence[QueryHistory], title: str) -> Report:
 
 
 def finding(query: QueryHistory) -> str:
-    """Return a sentence that summarizes a query."""
+    """Return a short summary of a query."""
     seconds = query.milliseconds / 1000
     text = f"{query.name}: {query.rows:,} rows in {query.batches:,} micro-batches of {seconds:,.1f} s in all"
     text += f", {query.rows_per_second:,.0f} rows/s"

@@ -1,5 +1,5 @@
-"""Shows the queries on stderr or another stream: as a table that is updated if it is a terminal and rich is installed,
-otherwise as lines from time to time.
+"""Shows the queries on stderr or another stream: as a table that is updated in place if the stream is a terminal and
+rich is installed, otherwise as lines from time to time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Parsers of option values: each takes the text of an option, and raises ValueError with a description of valid
-values. `get` and `get_or` look up an option and parse its value.
+"""Parsers of option values: each takes the text of an option, and raises ValueError, with a description of valid
+values, if the text is invalid. `get` and `get_or` look up an option and parse its value.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def paths(text: str) -> tuple[str, ...]:
 
 
 def strategy(text: str) -> str:
-    """Parse "error" or "latest"."""
+    """Parse "error" or "latest", case-insensitively."""
     if text.lower() not in ("error", "latest"):
         raise ValueError("expected error or latest")
     return text.lower()

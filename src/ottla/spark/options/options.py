@@ -110,7 +110,7 @@ OPTIONS = (
         "minPartitions",
         "",
         "both",
-        "Minimum number of Spark tasks: large ranges are split to have about this many.",
+        "Desired minimum number of Spark tasks: large ranges are split to have about this many.",
     ),
     OptionRow("maxRecordsPerPartition", "", "stream", "Maximum number of records per task: larger ranges are split."),
     OptionRow(
@@ -131,7 +131,8 @@ OPTIONS = (
         "maxTriggerDelay",
         "15m",
         "stream",
-        "Maximum delay by minOffsetsPerTrigger after the previous micro-batch, such as 30s or 15m.",
+        "Maximum time after the previous micro-batch for which minOffsetsPerTrigger delays the next one, such as 30s "
+        "or 15m.",
     ),
     OptionRow(
         "commitGroupId",
@@ -186,7 +187,10 @@ OPTIONS = (
         "Maximum time in milliseconds for which a task waits for the next record before it fails.",
     ),
     OptionRow(
-        "fetchOffset.numRetries", "3", "both", "Number of retries after a failed lookup of partitions or offsets."
+        "fetchOffset.numRetries",
+        "3",
+        "both",
+        "Maximum number of retries after a failed lookup of partitions or offsets.",
     ),
     OptionRow("fetchOffset.retryIntervalMs", "10", "both", "Time in milliseconds before each retry."),
 )
@@ -257,7 +261,7 @@ class SourceOptions:
     table_catalog_config: str = ""
     table_directory: str = ""
     kafka: Mapping[str, str] = field(default_factory=dict)
-    """Consumer configs with Kafka's names, including bootstrap.servers unless log directories are read."""
+    """Consumer configs with Kafka's names. Without log directories, bootstrap.servers is one of them."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -328,8 +332,8 @@ def kafka_options(
 ) -> dict[str, str]:
     """Return the client configs with Kafka's names.
 
-    Raises ConfigurationError for a config in `forbidden`, and, if brokers are read (`with_brokers`), if
-    bootstrap.servers is missing.
+    Raises ConfigurationError for a config in `forbidden`, and, if brokers are needed (`with_brokers`), if
+    bootstrap.servers is missing or empty.
     """
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
     for name, remedy in forbidden.items():
@@ -342,7 +346,7 @@ def kafka_options(
 
 
 def connection_options(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that another client needs to reach the same cluster with the same timeout."""
+    """Return the configs that another client needs to reach the same cluster with the same timeout."""
     shared = ("bootstrap.servers", "security.", "ssl.", "sasl.", "client.", "request.timeout.ms")
     return {name: value for name, value in kafka.items() if name.startswith(shared)}
 
@@ -441,7 +445,7 @@ def _bound(lowered: Mapping[str, str], side: str, latest_if_none: bool) -> Offse
 
 
 def _check_order(starting: OffsetRangeLimit, ending: OffsetRangeLimit) -> None:
-    """Raise ConfigurationError if the start is after the end, as far as that can be decided without the brokers."""
+    """Raise ConfigurationError if the start is after the end. Only a start and an end of the same form are compared."""
     match starting, ending:
         case AtTimestamp(start), AtTimestamp(end):
             name, wrong = "Timestamp", [f"{start} and {end}"] if start > end else []

@@ -141,7 +141,7 @@ def _size(configs: dict[str, str], name: str) -> int:
 
 
 def _check_fits_transactions(kafka: Mapping[str, str]) -> None:
-    """Raise ConfigurationError for producer configs with which transactions cannot work."""
+    """Raise ConfigurationError if acks, retries or max.in.flight.requests.per.connection do not allow transactions."""
     decisive = ("bootstrap.servers", "acks", "retries", "max.in.flight.requests.per.connection")
     conflicting = {name: kafka[name] for name in decisive if name in kafka}
     for name, _, allowed in ProducerConfig.from_kafka(conflicting).idempotence_conflicts():
@@ -180,7 +180,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
-    """Raise ConfigurationError, which says what to do, if a DataFrame cannot be written."""
+    """Raise ConfigurationError, which says what to do, if a DataFrame with this schema cannot be written."""
     types: dict[str, Any] = {f.name.lower(): f.dataType.simpleString() for f in schema.fields}
     if "value" not in types:
         raise ConfigurationError(f"the column value is missing (there are {', '.join(types) or 'none'}); name it so")

@@ -57,7 +57,7 @@ class Report:
     bars: Sequence[Bars]
     rates: Sequence[tuple[str, str]] = field(default=())
     figures: Sequence[Figure] = field(default=(), kw_only=True)
-    """The figures of the HTML page; empty for `bars`."""
+    """The figures of the HTML page. If there are none, the page shows `bars`."""
 
 
 def provenance(*packages: str) -> list[tuple[str, str]]:

@@ -117,6 +117,8 @@ def _calendar(calendar: Calendar) -> str:
 
 
 def _bounds(values: Sequence[float]) -> list[float]:
-    """Return the upper bounds of all shades but the darkest, such that each shade has about a fifth of the days."""
+    """Return the upper bounds of all shades but the last. If all values differ, each shade has about a fifth of the
+    days.
+    """
     ordered = sorted(values)
     return [ordered[min(len(ordered) - 1, len(ordered) * step // _STEPS)] for step in range(1, _STEPS)]

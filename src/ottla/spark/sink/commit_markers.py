@@ -46,13 +46,17 @@ def locked_marker(connection: sa.Connection, task: Task, table: str) -> Marker:
 
 
 def mark(connection: sa.Connection, task: Task, table: str, rows: int) -> None:
-    """Update the task's marker, which `locked_marker` has created: it has written `rows` rows of this micro-batch."""
+    """Record in the task's marker, which `locked_marker` has locked, that the task has written `rows` rows of this
+    micro-batch.
+    """
     here = _line_of(task, table)
     connection.execute(sa.update(BATCHES).where(here).values(batch_id=task.batch_id, row_count=rows))
 
 
 def stale_task(connection: sa.Connection, task: Task, table: str, tasks: set[int]) -> StaleTask | None:
-    """Return the rows of this micro-batch that tasks other than `tasks` have written; None if there are none."""
+    """Return which tasks other than `tasks` have written rows of this micro-batch, and how many; None if there are
+    none.
+    """
     is_of_batch = _is_ours(task, table) & (BATCHES.c.batch_id == task.batch_id) & (BATCHES.c.row_count > 0)
     rows = connection.execute(sa.select(BATCHES.c.task, BATCHES.c.row_count).where(is_of_batch))
     left = {row.task: row.row_count for row in rows if row.task not in tasks}

@@ -1,15 +1,15 @@
 """The producers of a Python worker, which stay open after a task, so that the next task can use them.
 
 A new producer needs a thread, connections and metadata. Therefore a task uses an idle producer of its worker that has
-the same options (`take_over`). Its first request is InitProducerId, as for a new producer: the coordinator aborts the
-open transaction of an earlier attempt of the task, and fences its producer, wherever that is running. Correctness
-therefore does not depend on the state of the idle producer, even with failures, retries, speculative execution and lost
-executors.
+the same options, if there is one. The task initializes its transactional id (`take_over`), as with a new producer: the
+coordinator aborts the open transaction of an earlier attempt of the task, and fences the producer of that attempt,
+wherever it is running. Correctness therefore does not depend on the state of the idle producer, even with failures,
+retries, speculative execution and lost executors.
 
 A producer returns to the pool only after a commit, or if it has not begun a transaction. After any error it is closed.
-Producers that have been idle for `IDLE_SECONDS` are closed, by a timer, and all when the process ends. A producer that
-is older than `LIFE_SECONDS` does not return to the pool, so that renewed certificates take effect. The pool of a forked
-process starts empty.
+A timer closes producers that have been idle for `IDLE_SECONDS`; all idle ones are closed when the interpreter exits. A
+producer that is older than `LIFE_SECONDS` does not return to the pool, so that renewed certificates take effect. The
+pool of a forked process starts empty.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ProducerPool:
     @contextmanager
     def clients(self, options: Options, connection: Options) -> Iterator[TaskClients]:
         """Context manager: yield clients with these options, which no other task uses until the context exits. They are
-        closed if the block raises; otherwise a later task can use them.
+        closed if the block raises; otherwise they become idle, unless they are too old.
         """
         key = tuple(sorted(options.items()))
         clients = self._take(key) or _start(options, connection)

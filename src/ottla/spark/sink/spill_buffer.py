@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 HELD_BYTES: Final = 64 * 1024 * 1024
-"""The maximum size in bytes of a task's rows in memory. Larger ones are all stored in a file."""
+"""The size in bytes above which all rows of a task are stored in a file instead of memory."""
 
 
 class SpillBuffer:

@@ -47,8 +47,8 @@ def _values(name: str, column: pa.Array) -> list[Any]:
 
 
 def _in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Convert timestamps from the session's time zone to UTC. Database types without a time zone would change their
-    values.
+    """Convert timestamps from the session's time zone to UTC. Otherwise, database types without a time zone would
+    change their values.
 
     In addition, when clocks are set back, two timestamps would become equal and, as keyColumns, identify the same row.
     """

@@ -2,8 +2,8 @@
 
 Each task writes its rows in a transaction, together with a marker in the table `ottla_sink_batches`, which contains the
 query and the micro-batch. `writer` describes how this makes writes exactly once. The row of the marker is locked first.
-If an attempt of a task that Spark considers lost is still running, the next attempt waits for it, and then finds its
-marker. A task stores its rows until the commit (`spill_buffer`), because it may have to write them again.
+If an attempt of a task that Spark considers lost is still running, the next attempt waits for it, and finds its marker
+if it has committed. A task stores its rows until the commit (`spill_buffer`), because it may have to write them again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ TRIES: Final = 5
 CONNECT_SECONDS: Final = 30
 """The connect timeout in seconds if the URL has no connect_timeout. The drivers' own defaults may be minutes."""
 SINK_ID_LENGTH: Final = 160
-"""Maximum length of sinkId in characters. Together with the query's id (36 characters) it must fit into BATCHES."""
+"""Maximum length of sinkId in characters. Together with the query's id (36 characters) it must fit into a column of
+BATCHES.
+"""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class SqlSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Create missing tables, and return the writer for `df.write`. Raises ConfigurationError for mode("overwrite"),
-        for invalid options, and if the database or the table cannot be used.
+        for invalid options or columns, and if the database or the table cannot be used.
         """
         if overwrite:
             raise ConfigurationError(
@@ -144,7 +146,7 @@ class SqlSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - the name is Spark's
         """Create missing tables, and return the writer for `df.writeStream`. Raises ConfigurationError for output mode
-        complete without keyColumns, for invalid options, and if the database or the table cannot be used.
+        complete without keyColumns, for invalid options or columns, and if the database or the table cannot be used.
         """
         if overwrite and not sql_options(self.options).keys:
             raise ConfigurationError(
@@ -169,8 +171,8 @@ class SqlSink:
         self.types: dict[str, Any] = dict(types)
 
     def make_tables(self) -> None:
-        """Create the tables that do not exist, and check them. Runs in the driver, because tasks would interfere
-        with each other. Raises ConfigurationError if a table cannot be created, or cannot be used for this write.
+        """Create the tables that do not exist, and check them. Runs in the driver, because tasks would interfere with
+        each other. Raises ConfigurationError if the database or a table cannot be used for this write.
         """
         engine = self._engine()
         try:
@@ -300,9 +302,9 @@ class SqlSink:
         return f"{task.query} {self.options.table} {self.options.url}"
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return the rows of the task's micro-batch that tasks other than `tasks` have written. Return None if there
-        are none, or with keyColumns, because a row that is written again is then updated to the same values. Runs in
-        the driver.
+        """Return which tasks other than `tasks` have written rows of the task's micro-batch, and how many. Return None
+        if there are none, or with keyColumns, because a row that is written again is then updated to the same values.
+        Runs in the driver.
         """
         if self.options.keys:
             return None  # Writing a row again updates it to the same values.
@@ -340,7 +342,7 @@ def _schema_and_name(table: str) -> tuple[str | None, str]:
 
 
 def _insert(dialect: str, table: sa.Table, keys: tuple[str, ...]) -> Any:
-    """Return the statement that appends rows or, with keys, updates the rows that have the same keys."""
+    """Return the statement that inserts rows. With keys, rows whose keys exist are updated instead."""
     statement = INSERTS[dialect](table)
     if not keys:
         return statement
@@ -368,7 +370,7 @@ def _is_collision(error: OperationalError) -> bool:
 
 
 def _patience(url: sa.URL) -> dict[str, Any]:
-    """Return the argument for the connect timeout; none if the URL contains one or the database is a file."""
+    """Return the argument for the connect timeout, or no argument if the URL contains one or the database is a file."""
     named = "connect_timeout" in url.query or url.get_backend_name() == "sqlite"
     return {} if named else {"connect_timeout": CONNECT_SECONDS}
 

@@ -1,4 +1,4 @@
-"""The database type for each of Spark's types, and a text type that compares keys exactly."""
+"""The database types for Spark's types, and a text type that compares keys exactly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sqlalchemy.ext.compiler import compiles
 from ottla.errors import ConfigurationError
 
 KEY_LENGTH: Final = 255
-"""Length in characters of text columns that are part of a key. MySQL cannot index text without a length."""
+"""Length in characters of text columns among keyColumns. MySQL cannot index text without a length."""
 NO_PAD_SINCE: Final = (8, 0, 17)
 """The first version of MySQL with the collation utf8mb4_0900_bin."""
 
@@ -90,4 +90,4 @@ TYPES: Final[dict[type[DataType], Any]] = {
     TimestampType: sa.DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
     TimestampNTZType: sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"),
 }
-"""The SQL types of Spark's types, except strings and decimals."""
+"""The SQL types of the supported Spark types, except strings and decimals."""

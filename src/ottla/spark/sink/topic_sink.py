@@ -1,4 +1,4 @@
-"""The topic sink, `format("ottla")`: one Kafka transaction per task and micro-batch.
+"""The topic sink, `format("ottla")`: one Kafka transaction per micro-batch and task that has rows.
 
 The transactional id consists of transactionalIdPrefix, the query, the topic (if the option topic is set) and the
 partition. The marker is a committed offset of the consumer group with the same name: the id of the micro-batch is
@@ -126,8 +126,9 @@ class TopicSink:
             ) from error
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return the rows of this micro-batch that tasks other than `tasks` have written; None if there are none. If
-        the markers cannot be read, log a warning and return None. Runs in the driver.
+        """Return which tasks other than `tasks` have written rows of this micro-batch, and how many; None if there are
+        none. If the markers cannot be read, log a warning and return None. Raises IllegalStateError if the offsets of a
+        group are not markers. Runs in the driver.
         """
         try:
             with self._admin() as admin:
@@ -185,8 +186,8 @@ class TopicSink:
 
 
 def _send(producer: KafkaProducer, batches: Iterable[pa.RecordBatch], topic: str | None) -> tuple[int, TopicPartition]:
-    """Send all rows, without waiting for acknowledgements (the commit does). Return their number, and a partition for
-    the marker.
+    """Send all rows, without waiting for acknowledgements (the commit waits for them). Return their number, and a
+    partition for the marker.
     """
     from ottla.spark.sink.row_groups import row_groups
 

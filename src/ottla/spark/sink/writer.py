@@ -5,13 +5,14 @@ micro-batch again after a crash, the task finds the marker and does not write th
 
 This requires that each task has the same rows when a micro-batch runs again. Spark guarantees that if the rows depend
 only on the sources, and are divided into the same tasks. It is not the case with `rand()`, with the current time, or
-with another number of tasks. Two checks raise an error then: a marker contains the number of rows, and after all tasks
-have ended, no marker of the micro-batch may belong to a task that has no rows now. The rows are not compared, because
-their order within a task may differ after a shuffle, and `rand()` in a column may be intended.
+with another number of tasks. Two checks find many of these cases, and raise an error: a task must have as many rows as
+its marker says, and after all tasks have ended, no marker of the micro-batch may belong to a task that has no rows now.
+The rows are not compared, because their order within a task may differ after a shuffle, and `rand()` in a column may be
+intended.
 
 A task does not know the number of tasks (Spark's TaskContext lacks it in Python); only the driver does, at the end. The
-second check therefore runs after the rows have been written. It is made only for the first micro-batch of each run of a
-query, because later micro-batches are new.
+second check therefore runs after the rows have been written. A Python process of the driver makes it once per run of a
+query, if Spark reports the run, because later micro-batches of the run are new.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Task(NamedTuple):
     batch_id: int
     partition: int
     run: str | None = None
-    """Spark's run id, which changes when the query is restarted. None if Spark does not report it."""
+    """Spark's run id, which changes when the query is restarted. None if Spark does not report it, or for a batch job
+    without a sinkId.
+    """
 
 
 class Marker(NamedTuple):
@@ -63,7 +66,7 @@ class Marker(NamedTuple):
 
 
 class Written(WriterCommitMessage):
-    """The message that a task sends to the driver after its commit."""
+    """The result of a task, which Spark sends to the driver."""
 
     def __init__(self, task: Task, rows: int, already_committed: bool = False) -> None:
         self.task = task
@@ -73,7 +76,9 @@ class Written(WriterCommitMessage):
 
 
 class StaleTask(NamedTuple):
-    """Rows of a micro-batch that were written by tasks that have no rows when it runs again."""
+    """The number of rows of a micro-batch that were written by tasks which have no rows when it runs again, and these
+    tasks.
+    """
 
     rows: int
     tasks: list[int]
@@ -90,7 +95,9 @@ class Sink(Protocol):
     """The id of the micro-batch if the user sets it because Spark does not report it."""
 
     def write(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Written:
-        """Store a task's rows and its marker in one transaction, unless the marker says that they have been stored."""
+        """Store a task's rows and its marker in one transaction, unless the marker says that they have been stored. A
+        task without rows needs no marker.
+        """
         ...
 
     def place(self, task: Task) -> str:
@@ -98,7 +105,9 @@ class Sink(Protocol):
         ...
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return the rows of this micro-batch that tasks other than `tasks` have written; None if there are none."""
+        """Return which tasks other than `tasks` have written rows of this micro-batch, and how many; None if there are
+        none.
+        """
         ...
 
 
@@ -117,7 +126,7 @@ class StreamWriter(SentToWorkers, DataSourceStreamArrowWriter):
         return self.sink.write(Task(query, batch_id, context.partitionId(), _run_of(context)), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Check that the micro-batch was not written by other tasks before. Raises IllegalStateError if it was."""
+        """Log the number of rows, and call `check_tasks`, which may raise IllegalStateError."""
         _log_commit(messages, f"The tasks of micro-batch {batchId} have committed")
         check_tasks(self.sink, messages)
 
@@ -159,9 +168,7 @@ class BatchWriter(SentToWorkers, DataSourceArrowWriter):
         return Task(f"{query}-{sink_id}", int(context.getLocalProperty(BATCH_ID)), partition, _run_of(context))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """With a sinkId, check that the micro-batch was not written by other tasks before. Raises IllegalStateError if
-        it was.
-        """
+        """Log the number of rows and, with a sinkId, call `check_tasks`, which may raise IllegalStateError."""
         _log_commit(messages, "The tasks of a batch have committed")
         if self.sink.sink_id is not None:
             check_tasks(self.sink, messages)
@@ -203,7 +210,7 @@ def _log_commit(messages: Sequence[Any], what: str, outcome: str = "") -> None:
 
 def check_tasks(sink: Sink, messages: Sequence[Any]) -> None:
     """Raise IllegalStateError if rows of this micro-batch were written by tasks of an earlier run that have no rows
-    now. Do nothing if no task has rows, or if this run was checked before.
+    now. Do nothing if no task has rows, or if this run is the one that was last checked for the target.
     """
     filled: list[Written] = [message for message in messages if message is not None and message.rows]
     if not filled:

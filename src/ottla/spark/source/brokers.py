@@ -29,7 +29,7 @@ class Brokers:
     """Looks up partitions and offsets, with fetchOffset.numRetries retries of retriable errors. Implements
     `TopicLookup`.
 
-    A lookup that times out (kafka.default.api.timeout.ms) is not retried if no broker has ever responded, because the
+    A lookup that times out (kafka.default.api.timeout.ms) is not retried before any lookup has succeeded, because the
     address is probably wrong.
     """
 
@@ -39,7 +39,7 @@ class Brokers:
         self._planner = ranges.Planner({"allow.auto.create.topics": "false", **options.kafka})
         self._admin: KafkaAdminClient | None = None
         self._reached = False
-        """Whether a broker has ever responded. If so, timeouts are retried."""
+        """Whether a lookup has succeeded. If so, timeouts are retried."""
 
     def __enter__(self) -> Self:
         return self
@@ -58,8 +58,8 @@ class Brokers:
     def partitions(self, subscription: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
         """Return the partitions that the subscription matches at the moment. A pattern does not match internal topics.
 
-        Raises UnknownTopicOrPartitionError if a subscribed topic does not exist, unless `all_must_exist` is false: a
-        running stream reports that as data loss.
+        Raises UnknownTopicOrPartitionError if a topic that the subscription names does not exist, unless
+        `all_must_exist` is false: a running stream reports that as data loss.
         """
         return self._retrying(lambda: self._partitions(subscription, all_must_exist))
 
@@ -86,7 +86,7 @@ class Brokers:
         return self._retrying(lambda: self._planner.beginning_offsets(listed)) if listed else {}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the offset after the last readable record of each partition."""
+        """Return the offset up to which each partition can be read: its high watermark or last stable offset."""
         listed = list(partitions)
         return self._retrying(lambda: self._planner.end_offsets(listed)) if listed else {}
 
@@ -154,8 +154,8 @@ class Brokers:
 def read_range(offset_range: OffsetRange, options: SourceOptions) -> Iterator[Columns]:
     """Yield the records of a range as columns.
 
-    Raises OffsetOutOfRangeError if a part of the range does not exist, and KafkaTimeoutError if no record arrives
-    within kafkaConsumer.pollTimeoutMs.
+    Raises OffsetOutOfRangeError if the next offset to read is not in the log, and KafkaTimeoutError if there is no
+    progress within kafkaConsumer.pollTimeoutMs.
     """
     tp, start, end = offset_range
     return ranges.read_range(

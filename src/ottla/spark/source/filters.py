@@ -32,8 +32,8 @@ class Bounds:
     first_offset: int = 0
     behind_offset: int = EVER
     first_time_ms: int | None = None
-    """The earliest timestamp of matching rows in milliseconds since 1970; None for no bound. There is no upper bound,
-    because records need not be in the order of timestamps.
+    """A lower bound of the timestamps of matching rows in milliseconds since 1970; None for no bound. There is no upper
+    bound, because records need not be in the order of timestamps.
     """
 
     def narrowed_by(self, filters: Iterable[Filter]) -> Bounds:
@@ -51,7 +51,9 @@ class Bounds:
         return self if narrow is None else narrow(self, one)
 
     def cut(self, ranges: Iterable[OffsetRange], lookup: Lookup) -> list[OffsetRange]:
-        """Return the ranges without the offsets that are outside the bounds."""
+        """Return the ranges without the offsets that the bounds exclude. With `first_time_ms`, only the offsets before
+        the first record of that time or later are left out.
+        """
         remaining = [
             OffsetRange(tp, max(start, self.first_offset), min(end, self.behind_offset))
             for tp, start, end in ranges

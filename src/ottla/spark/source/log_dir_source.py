@@ -116,8 +116,8 @@ class LogFiles:
         return {tp: self.logs[tp].start for tp in partitions}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the high watermark of each partition or, with read_committed, its last stable offset. Without a
-        checkpoint of high watermarks, the end of the log takes their place.
+        """Return the offset up to which each log can be read (`ReadOnlyLog.end`) or, with read_committed, its last
+        stable offset.
         """
         return {tp: self._outcomes(tp)[0] for tp in partitions}
 
@@ -184,11 +184,12 @@ def _is_abort(batch: StoredBatch) -> bool:
 
 
 def columns_of(offset_range: OffsetRange, partition: LogDirPartition, *, headers: bool) -> Iterator[Columns]:
-    """Yield the records of a range as columns, decoded from the memory-mapped files.
+    """Yield the records of a range as columns, decoded from the memory-mapped files, without those of the partition's
+    aborted transactions.
 
     Raises OffsetOutOfRangeError if the start of the range was deleted, CorruptBatchError for a batch that cannot be
-    decoded, CorruptMessageError if a segment has no valid batch at some position, and KafkaStorageError if a segment
-    cannot be read.
+    decoded, CorruptMessageError if a segment has no valid batch at some position, and KafkaStorageError if segments
+    disappear in each of several attempts to read them.
     """
     tp, start, end = offset_range
     decoder = ColumnDecoder(headers=headers)

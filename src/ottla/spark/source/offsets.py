@@ -39,7 +39,7 @@ class Lookup(Protocol):
         ...
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """Return the offset after the last readable record of each partition."""
+        """Return the offset up to which each partition can be read."""
         ...
 
     def at_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -48,7 +48,7 @@ class Lookup(Protocol):
 
 
 class OffsetRange(NamedTuple):
-    """The offsets of one Spark task, from `start` inclusive to `end` exclusive."""
+    """A range of offsets of a partition, from `start` inclusive to `end` exclusive. Each Spark task reads one."""
 
     topic_partition: TopicPartition
     start: int
@@ -61,8 +61,8 @@ class OffsetRange(NamedTuple):
 
 
 def resolve(bound: OffsetRangeLimit, partitions: frozenset[TopicPartition], lookup: Lookup, option: str) -> Offsets:
-    """Return an offset for each partition. Raises ConfigurationError, which names the option, if
-    `bound` does not give an offset for each.
+    """Return an offset for each partition. Raises ConfigurationError, which names the option, if `bound` does not give
+    an offset for each, or names other partitions.
 
     `option`: startingOffsets or endingOffsets. The names of the options with timestamps are derived from it.
     """

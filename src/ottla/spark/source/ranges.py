@@ -1,6 +1,6 @@
 """Common parts of reads from brokers and from log directories: the ranges of a read, and continuing after lost records.
 
-Each of Spark's Python processes imports this module, so it does not import the client.
+Each of Spark's Python processes that use the source imports this module, so it does not import the client.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RangeReader(SentToWorkers):
         log.warning("%s (failOnDataLoss is false, so reading continues)", message)
 
     def ranges(self, lookup: TopicLookup) -> list[OffsetRange]:
-        """Return the ranges of a batch, without the offsets that the filters exclude."""
+        """Return the ranges of a batch, narrowed by `bounds`."""
         options = self.options
         partitions = lookup.partitions(options.subscription)
         starts = resolve(options.starting, partitions, lookup, "startingOffsets")
@@ -84,7 +84,7 @@ def remaining_records(
     lost: Callable[[OffsetRange, OffsetOutOfRangeError], int],
 ) -> Iterator[Columns]:
     """Yield the records of a range. If records are missing, `lost` raises an error, or reports the loss and returns the
-    offset at which the log starts now, where reading continues.
+    offset at which the log starts now. Reading continues there if it is after the missing offset, and otherwise ends.
     """
     left = offset_range
     while left.start < left.end:

@@ -41,8 +41,8 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         super().__init__(options)
         self._brokers: Brokers | None = None
         self._beginning: dict[str, Any] | None = None
-        """The start of a new query, if a second lookup could return another one. Cleared when the first micro-batch has
-        been planned.
+        """The start of a new query, if a second lookup could return another one. Cleared by the first call of
+        `next_end` or `partitions`.
         """
         self._available_now = False
         self._target: Offsets | None = None
@@ -58,7 +58,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     @property
     def brokers(self) -> Brokers:
-        """The lookups at the brokers, which are created when this is first used."""
+        """The lookups at the brokers, created at the first use."""
         if self._brokers is None:
             self._brokers = Brokers(self.options)
         return self._brokers
@@ -87,7 +87,8 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def next_end(self, start: dict[str, Any], most: int | None) -> dict[str, Any]:
         """Return the end of the next micro-batch, with about `most` offsets unless it is None; `start` if the
-        micro-batch is empty or delayed. Commit `start` for the group of commitGroupId.
+        micro-batch is empty or delayed. Commit `start` for the group of commitGroupId, except in the first micro-batch
+        of a query with an unstable start.
         """
         if self._has_unstable_start(start):
             return start
@@ -114,8 +115,8 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
     def _commit_to_group(self, read: Offsets) -> None:
         """Commit offsets for the group of commitGroupId.
 
-        This happens when a micro-batch is planned, because its start is the end of the previous one. Spark calls
-        `commit` a micro-batch later.
+        `next_end` commits the start of the micro-batch that it plans, because that is the end of the previous one.
+        Spark calls `commit` a micro-batch later.
         """
         group = self.options.commit_group_id
         if group is not None and read != self._committed:
@@ -124,7 +125,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _has_unstable_start(self, start: dict[str, Any]) -> bool:
         """Return whether this is the first micro-batch of a query whose start a second lookup could change. Only the
-        first call can return True.
+        first call after `initialOffset` can return True.
         """
         is_first = self._beginning == start
         self._beginning = None
@@ -140,8 +141,8 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return latest
 
     def _finds_nothing(self, latest: Offsets) -> bool:
-        """Return whether the pattern no longer matches any topic. The query then stays at its position, as with the
-        connector.
+        """Return whether the subscription is a pattern that matches no topic. `next_end` then lets the query stay at
+        its position, as the connector does.
 
         A broker that has just started may not know its topics yet. That topics were recreated is noticed later, if an
         end offset is then below the query's position.

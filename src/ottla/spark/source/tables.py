@@ -29,7 +29,9 @@ class TableSource(Protocol):
 
 
 def table_source(options: SourceOptions) -> TableSource:
-    """Return the source that reads a topic with its table. Raises ConfigurationError if packages are missing."""
+    """Return the source that reads a topic with its table. Raises ConfigurationError if packages are missing, or the
+    source rejects the options.
+    """
     try:
         (entry,) = entry_points(group=GROUP, name="table")
         source: Any = entry.load()

@@ -44,7 +44,9 @@ class UnlimitedStreamReader(StreamReader):
                     f" or leave {name} out"
                 )
         self._position: dict[str, Any] | None = None
-        """The end of the last planned micro-batch, or the start of a new query; None after a restart."""
+        """The end of the last planned micro-batch or, before the first, the start of a new query; None while neither is
+        known, as after a restart.
+        """
         self._initial: dict[str, Any] | None = None
         """The start of a new query."""
 

@@ -14,7 +14,7 @@ class Cleanable(NamedTuple):
     """A log and its cleanable range: the offsets from `first_dirty` to before `end`.
 
     `clean_bytes`, `dirty_bytes`: sizes of the segments that begin before and in the range. `overdue`: whether one of
-    the latter is older than max.compaction.lag.ms.
+    the segments that begin in the range is older than max.compaction.lag.ms.
     """
 
     log: Log
@@ -54,7 +54,9 @@ def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
 
 
 def _is_overdue(segment: Segment, latest_ms: int) -> bool:
-    """Return whether the segment's first batch is older than `latest_ms`; False if it has no timestamps."""
+    """Return whether the segment's first batch is older than `latest_ms`; False if the batch has no timestamp, or
+    `latest_ms` is not positive.
+    """
     return latest_ms > 0 and 0 < segment.first_batch_timestamp() < latest_ms
 
 
@@ -74,7 +76,7 @@ def _first_uncleanable(opened: Log, now_ms: int) -> int:
 def dirtiest(cleanables: Iterable[Cleanable]) -> Cleanable | None:
     """Return the log to compact next: one that is overdue, or else the one with the highest ratio.
 
-    Return None if none is overdue or has reached min.cleanable.dirty.ratio.
+    Return None if no log with dirty bytes is overdue or has reached min.cleanable.dirty.ratio.
     """
     ready = [
         c for c in cleanables if c.dirty_bytes and (c.overdue or c.ratio >= c.log.config.min_cleanable_dirty_ratio)

@@ -1,8 +1,8 @@
 """Compaction: rewrites a log's closed segments with only the last record of each key. Kafka's LogCleaner.
 
-A pass has three steps. The constructor determines the range (on the event loop). `copy` reads it and writes `.cleaned`
-segments (on a worker, because closed segments do not change). `install` replaces the old segments with them (on the
-event loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets never
+A pass has three steps. The constructor makes the plan (on the event loop). `copy` reads the segments and writes
+`.cleaned` ones (on a worker, because closed segments do not change). `install` replaces the old segments with them (on
+the event loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets never
 change, so there are gaps between them afterwards.
 
 Tombstones stay until delete.retention.ms after the first pass that reads them, and transaction markers until
@@ -33,10 +33,10 @@ log = logging.getLogger("ottla.storage.compaction.cleaner")
 
 
 Steps = Generator[Callable[[], None], None, bool]
-"""A generator that runs on the event loop.
+"""A generator that runs on the event loop, or in `run_steps`.
 
-It yields functions that may wait for the disk. A worker has to call them, and their OSErrors are raised in the
-generator. The generator returns whether the work was completed.
+It yields functions that may wait for the disk. The caller runs them, in a worker if it is on the event loop, and raises
+their OSErrors in the generator. The generator returns whether the work was completed.
 """
 CopySegments = Callable[[CopyPlan, Spend], CopiedSegments]
 """A function that copies the records of a plan, and returns when the new segments are on disk."""
@@ -122,7 +122,7 @@ class CleanerPass:
 
         Raises the errors of `files.storage_error` for an I/O error, StoppedError if the throttle is stopped,
         CorruptMessageError for damage in the log, and the errors of `copy_segments`. After an error the written files
-        are removed and the log is unchanged. An OSError is ignored if the log was closed meanwhile.
+        are removed (see `abort`), and the log is unchanged. An OSError is ignored if the log was closed meanwhile.
         """
         try:
             self.log.flush(self.closed_to)
@@ -157,7 +157,8 @@ class CleanerPass:
     def install_steps(self) -> Steps:
         """Replace the old segments with the new ones.
 
-        If the log no longer has all of the old ones, or is closed, remove the new ones and return False.
+        If the log is closed, or no longer has all records of the old ones, remove the new ones, unless the log's
+        directory was deleted, and return False.
 
         An I/O error before the first old segment is removed leaves the log unchanged. If a segment cannot be replaced,
         DiskFailedError is raised, because the log is inconsistent until the next start completes the swap. An error

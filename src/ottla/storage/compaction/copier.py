@@ -24,9 +24,8 @@ from ottla.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX, 
 from ottla.storage.txn_index import AbortedTransaction, TransactionIndex
 
 Spend = Callable[[int], None]
-"""A function that waits until that many more bytes are within log.cleaner.io.max.bytes.per.second.
-
-It raises an error if the broker shuts down.
+"""A function that is called with a number of bytes read or written, and waits as log.cleaner.io.max.bytes.per.second
+requires. It raises an error if the broker shuts down.
 """
 
 
@@ -82,7 +81,8 @@ class CopiedSegments(NamedTuple):
     cleaned_to: int
     """The offset up to which the keys of all records were read."""
     groups: list[list[int]]
-    """For each new segment, the base offsets of the segments that it replaces. Its own is the first of them."""
+    """For each new segment, the base offsets of the segments that it replaces. The first is also that of the new one.
+    """
 
 
 class SegmentCopier:
@@ -176,7 +176,7 @@ class SegmentCopier:
 
     def _copy_transaction_index(self, group: list[SourceSegment], target: Segment) -> None:
         """Copy the index entries of the aborted transactions whose markers are after the cleaned range, because some of
-        their records remain.
+        their records may remain.
         """
         index = TransactionIndex(target.path(TXN_INDEX_SUFFIX))
         for source in group:
@@ -246,7 +246,7 @@ class SegmentCopier:
     def _still_has_data(self, header: BatchHeader, record: Record) -> bool:
         """Return whether the transaction that a marker ends has retained batches.
 
-        Then forget the transaction, because the producer's next one starts after the marker. Return True for a record
+        Also forget the transaction, because the producer's next one starts after the marker. Return True for a record
         that is not a marker.
         """
         marker = read_marker(record)
@@ -272,8 +272,8 @@ def cleaned_segment(plan: CopyPlan, base_offset: int) -> Segment:
 
 
 def _groups(segments: list[SourceSegment], max_bytes: int, end: int) -> Iterator[list[SourceSegment]]:
-    """Yield groups of neighbouring segments that fit into one segment, so that the number of small segments does not
-    grow.
+    """Yield the segments in groups of neighbours, each to be copied into one segment, so that the number of small
+    segments does not grow.
     """
     group: list[SourceSegment] = []
     for i, segment in enumerate(segments):

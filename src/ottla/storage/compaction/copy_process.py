@@ -29,7 +29,9 @@ from ottla.storage.files import ResourcesExhaustedError
 log = logging.getLogger("ottla.storage.compaction.cleaner")
 
 PROCESS_BYTES: Final = 16 * 1024 * 1024
-"""Total size of the segments in bytes from which a process is started, which takes 0.1 s of CPU and 25 MB of memory."""
+"""Total size of the segments in bytes from which a process is started. Starting it takes 0.1 s of CPU and 25 MB of
+memory.
+"""
 SPEND_BYTES: Final = 1024 * 1024
 NICENESS: Final = 10
 """The number by which the process's niceness is raised: the higher the niceness, the lower the priority."""
