@@ -153,7 +153,8 @@ def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
 
 
 def reads_topics(project: Path) -> bool:
-    """Return whether any definition of the project uses `declarative.topics`, which connects to `--bootstrap-server`.
+    """Return whether a Python file in `transformations` mentions `ottla_pipelines.declarative.topics`, whose functions
+    use the address of `--bootstrap-server`.
 
     Other definitions may connect to other brokers, or to none.
     """
@@ -259,7 +260,7 @@ COMMAND = Command(
                 Option(
                     "--refresh A,B",
                     "update only these tables and those of --full-refresh, and write to no sink; an interrupted full "
-                    "refresh is repeated first",
+                    "refresh is repeated as well",
                     _names,
                     action="extend",
                     default=[],
