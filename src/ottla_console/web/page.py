@@ -185,5 +185,5 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def is_local_path(path: str) -> bool:
-    """Return whether a redirect to this path is sure to stay on this console. `//host` and `/\\host` are other hosts."""
+    """Return whether a redirect to this path surely stays on this console. `//host` and `/\\host` are other hosts."""
     return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and "\\" not in path
