@@ -1,4 +1,6 @@
-"""The tables of topics (`ottla.table.format`) on this machine: write all records to them, read and query them."""
+"""The tables of topics (`ottla.table.format`) on this machine: write the committed records to them, read and query
+them.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ class TopicTables:
         self._admin.close()
 
     def write(self) -> list[WrittenTable]:
-        """Write all records that the topics with a table have now, and return these tables. Raises ConfigurationError
-        if there are such topics, but a package for tables is missing.
+        """Write all committed records of the topics that have a table, and return these tables. Raises
+        ConfigurationError if there are such topics, but a package for tables is missing.
         """
         topics = self._lookup.topics()
         if not topics:

@@ -111,7 +111,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _write_tables(address: str) -> list[WrittenTable]:
-    """Write the records of all topics that have a table to their tables, while the broker of --demo is running."""
+    """Write the committed records of all topics that have a table to their tables, while the broker of --demo is
+    running.
+    """
     from ottla_pipelines.topic_tables import TopicTables
 
     with TopicTables(address) as tables:

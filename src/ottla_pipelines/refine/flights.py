@@ -140,7 +140,7 @@ def moved_frontiers(
 
 
 def parse_flights(values: DataFrame) -> DataFrame:
-    """Return flights with a column for each field of their JSON, the scheduled departure (UTC) and its local day."""
+    """Return flights with columns for fields of their JSON, for the scheduled departure (UTC) and for its local day."""
     parsed, scheduled, day = flight_columns(values)
     return parsed.withColumn("scheduled", scheduled).withColumn("day", day)
 
