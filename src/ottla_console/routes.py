@@ -1,4 +1,4 @@
-"""The routes of the console, and the checks that are made before a page is shown."""
+"""The routes of the console, and the checks that are made before their handlers are called."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Handler = Callable[[Page], Awaitable[Response]]
 
 
 class Route(NamedTuple):
-    """A path and method with its handler. The method is GET for a page, and POST for a change."""
+    """A path and a method, GET or POST, with the handler and the role that is required."""
 
     path: str
     handler: Handler

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 def serve(
     app: ASGIApp, host: str, port: int, certificate: Path | str | None, key: Path | str | None, title: str
 ) -> tuple[int, bool]:
-    """Bind the address, print `title`, and serve until SIGINT or SIGTERM. Return the exit code, and whether the
-    application has started. `certificate` and `key` are PEM files for TLS. Needs the package uvicorn. Raises
-    ConfigurationError if the address cannot be bound.
+    """Bind the address, print `title`, and serve until SIGINT or SIGTERM, which uvicorn raises again after its
+    shutdown. If the server ends without a signal, return the exit code, and whether the application has started.
+    `certificate` and `key` are PEM files for TLS. Needs the package uvicorn. Raises ConfigurationError if the address
+    cannot be bound.
     """
     import uvicorn
 

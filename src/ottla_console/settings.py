@@ -22,7 +22,7 @@ class ListenAddress(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only processes on this machine can connect."""
+        """Whether the host is `localhost` or a loopback IP address."""
         if self.host == "localhost":
             return True
         try:
@@ -32,7 +32,7 @@ class ListenAddress(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ListenAddress:
-        """Parse `HOST:PORT` or `[IPv6]:PORT`. Raises ConfigurationError if the text has another format."""
+        """Parse `HOST:PORT` or `[IPv6]:PORT`. Raises ConfigurationError for an invalid text."""
         host, colon, port = text.rpartition(":")
         bare = host.removeprefix("[").removesuffix("]")
         if not colon or not bare or not port.isdecimal() or int(port) > 65_535 or (":" in bare and bare == host):
@@ -62,7 +62,7 @@ class ConsoleSettings:
     progress_dirs: tuple[Path, ...] = ()
     """Directories with progress files of Spark queries and pipelines."""
     schema_registry: str = ""
-    """The URL of a schema registry for records in Avro and Protobuf; empty if there is none."""
+    """The URL of the schema registry with the schemas of records; empty if there is none."""
     schema_registry_auth: str = ""
     """`user:password` for the schema registry; empty if it requires none."""
     broker_metrics: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class ConsoleSettings:
     background_share: float = BACKGROUND_SHARE
 
     def check(self) -> None:
-        """Raise ConfigurationError if other machines can connect and no login is required."""
+        """Raise ConfigurationError if no login is required and `listen.is_loopback` is false."""
         if not self.users and not self.listen.is_loopback:
             raise ConfigurationError(
                 f"--listen {self.listen.host}:{self.listen.port} can be reached from other machines, and everyone who "
@@ -82,7 +82,7 @@ class ConsoleSettings:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The host names that requests to a console without users may have in the Host header. Others may be DNS
-        rebinding.
+        """The host names that requests to a console without users may have in the Host header. Requests with other
+        names may be DNS rebinding attacks.
         """
         return frozenset({"localhost", "127.0.0.1", "::1", self.listen.host, *self.allowed_hosts})

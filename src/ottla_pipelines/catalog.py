@@ -23,7 +23,7 @@ class Topic(NamedTuple):
     doc: str
 
 
-FLIGHTS = Topic("flights", 4, "Departures; key: tail number, null if it is unknown.")
+FLIGHTS = Topic("flights", 4, "Flights; key: tail number, null if it is unknown.")
 WEATHER = Topic(
     "weather", 3, "Hourly observations; key: airport, so that the observations of an airport stay in order."
 )
@@ -37,8 +37,8 @@ VISITS = Topic(
 TOPICS = (FLIGHTS, WEATHER, EVENTS, VISITS)
 
 TOPIC_CONFIG = {"retention.ms": "-1"}
-"""Configs of the demo's topics. The events have timestamps of years ago, so that the default retention would delete
-them immediately.
+"""Configs of the demo's topics. The flights have timestamps of years ago, so that the default retention would delete
+them.
 """
 
 
@@ -52,7 +52,7 @@ class Dataset(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """The name of the topic that the rows are also written to if the run has a table."""
+        """The name of the topic that the rows are also written to with `--table-format`."""
         return self.name.replace("_", "-")
 
 
@@ -128,7 +128,7 @@ FRONTIERS = Table(
     TABLES,
     Column("origin", String(8), primary_key=True),
     Column("time_hour", DateTime(timezone=False), nullable=False),
-    comment="The hour of the last observation of each airport. No observation of an earlier hour can follow.",
+    comment="By airport, the hour of the last observation, or the end of time. No earlier observation can follow.",
 )
 PENDING = Table(
     "ottla_pending",
@@ -170,4 +170,4 @@ WEATHER_CLASSES = (
     ("fair", "any other observation"),
     ("unknown", "no observation for the hour"),
 )
-"""The weather classes and their meanings. An observation has the first class that applies."""
+"""The weather classes and their meanings. The first class that applies is used."""

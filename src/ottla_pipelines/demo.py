@@ -114,8 +114,8 @@ def _save_finished(run: Run, rates: Rates) -> None:
 
 
 def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
-    """Continue the run until everything is processed, and return the measured rates. Raises ProcessEndedError if a
-    process ends too early.
+    """Start or continue the run until everything is processed, and return the measured rates. Raises ProcessEndedError
+    if a process ends too early.
     """
     from ottla_pipelines.ingest.replay import create_topics
     from ottla_pipelines.serve.row_table import create_topic, write_table
@@ -156,8 +156,8 @@ def _pace(args: argparse.Namespace) -> list[str]:
 
 
 def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -> float:
-    """Show progress until Spark has processed everything. Return the seconds since Spark had started; 0 if it never
-    did.
+    """Show progress until Spark has processed everything. Return the seconds from Spark's start to its end; 0 if the
+    start was not seen.
 
     Raises ProcessEndedError if a process ends too early.
     """
@@ -187,7 +187,7 @@ def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -
 
 
 class _View:
-    """Shows progress: a progress bar per process on a terminal, otherwise a line every five seconds."""
+    """Shows the progress of the replay and of Spark: with bars on a terminal, otherwise a line every five seconds."""
 
     def __init__(self, progress: Progress, console: Console, spark: Child, replay: Child | None) -> None:
         self._progress = progress

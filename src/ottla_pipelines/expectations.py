@@ -11,9 +11,9 @@ They are declared once, by name, and then select the rows for each action:
     dead = CHECKS.dead_letters(rows)    # the original key, value and headers, with the reason and origin in headers
     tally = CHECKS.tally(rows)          # per expectation: the number of rows checked, and of those that do not meet it
 
-Each row is in exactly one of `good`, `dead_letters` and `dropped`, even if these are used in different flows and
-micro-batches, since the same expressions select them. So conditions must be deterministic: no `rand()`, no current
-time.
+Unless the query fails, each row is in exactly one of `good`, `dead_letters` and `dropped`, even if these are used in
+different flows and micro-batches, since the same expressions select them. So conditions must be deterministic: no
+`rand()`, no current time.
 
 A condition is met only if it is true, not if it is null: a row with a missing field does not meet an expectation about
 that field.
@@ -241,7 +241,7 @@ class _Seen:
 
 def _by_place(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
     """Yield the topic partitions of a batch with their rows. A task of the source reads one partition; after a shuffle,
-    a batch has several.
+    a batch may have several.
     """
     if not batch.num_rows:
         return

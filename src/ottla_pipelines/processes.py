@@ -1,4 +1,4 @@
-"""The child processes of a demo, such as broker and Spark. On Linux, the kernel ends them when their parent ends."""
+"""The child processes of a demo, such as broker and Spark. On Linux, they receive SIGTERM when their parent ends."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _TAIL_LINES = 12
 
 
 class ProcessEndedError(KafkaError):
-    """Raised if a process of the run ended before its work was complete."""
+    """Raised if a process ended too early, or did not start or complete its work in time."""
 
 
 class Child:
-    """A child process with a log file. `facts` has the JSON objects that it has written to stdout."""
+    """A child process with a log file. `facts` merges the JSON objects that the process has written to stdout."""
 
     def __init__(self, name: str, command: Sequence[str], logs: Path) -> None:
         self.name = name

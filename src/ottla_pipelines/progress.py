@@ -22,7 +22,9 @@ class Ticker:
         self._next = 0.0
 
     def is_due(self) -> bool:
-        """Return whether at least `interval_s` seconds have passed since this last returned True."""
+        """Return whether at least `interval_s` seconds have passed since this last returned True. The first call
+        returns True.
+        """
         now = time.monotonic()
         if now < self._next:
             return False

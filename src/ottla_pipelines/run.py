@@ -38,7 +38,7 @@ class Run:
 
     @property
     def topics(self) -> tuple[Topic, ...]:
-        """The topics that are produced and read."""
+        """The topics of the events, which the replay writes and Spark reads."""
         return (EVENTS,) if self.input else (FLIGHTS, WEATHER)
 
     @property
@@ -104,8 +104,8 @@ class Run:
 
     @classmethod
     def resumed(cls, requested: Run) -> Run:
-        """Return the run that was started in the directory of `requested`. Raises ConfigurationError if there is none,
-        or if a requested setting is different.
+        """Return the run that was started in the directory of `requested`. Raises ConfigurationError as `load` does, or
+        if a requested setting is different.
         """
         run = cls.load(requested.directory)
         for option in ("limit", "input", "by", "database", "table_format"):
@@ -158,9 +158,10 @@ class Run:
         write_json(self._end, nested)
 
     def clear(self) -> bool:
-        """Remove the directory of an earlier run with everything in it, and return whether it existed.
+        """Remove the run's directory with everything in it, and return whether it existed.
 
-        Raises ConfigurationError if it contains files but is not the directory of a run.
+        Raises ConfigurationError if it is a file, if it contains files but is not the directory of a run, or if another
+        process has locked it.
         """
         if not self.directory.exists():
             return False

@@ -1,4 +1,6 @@
-"""The tables of topics (`ottla.table.format`) on this machine: write all records to them, read and query them."""
+"""The tables of topics (`ottla.table.format`) on this machine: write the committed records to them, read and query
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class WrittenTable(NamedTuple):
-    """A topic's table after a write: its format, its name in SQL, and its number of rows."""
+    """A topic's table after a write: its format, its name in SQL, and the number of rows in its files."""
 
     topic: str
     format: str
@@ -22,8 +24,8 @@ class WrittenTable(NamedTuple):
 
 
 class TopicTables:
-    """Writes and reads the tables of topics whose brokers run on this machine. A context manager, which closes the
-    clients.
+    """Writes and reads the tables of topics whose brokers run on this machine. As a context manager, it closes its
+    admin client.
     """
 
     def __init__(self, bootstrap_servers: str) -> None:
@@ -45,8 +47,8 @@ class TopicTables:
         self._admin.close()
 
     def write(self) -> list[WrittenTable]:
-        """Write all records that the topics have now, and return their tables. Raises ConfigurationError if a package
-        for tables is missing.
+        """Write all committed records of the topics that have a table, and return these tables. Raises
+        ConfigurationError if there are such topics, but a package for tables is missing.
         """
         topics = self._lookup.topics()
         if not topics:

@@ -1,4 +1,6 @@
-"""The errors of the REST API, with Confluent's codes, and with its messages for the errors that it has as well."""
+"""The errors of the REST API, with the codes of Confluent's registry, and with its messages for the errors that both
+registries have.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ class Slice(NamedTuple):
 
     @classmethod
     def for_page(cls, page: Page, rows: Sequence[Any]) -> Slice:
-        """Return the rows of the page in the parameter `page`; those of the last page if the number is too high."""
+        """Return the slice with the number in the input `page`, by default the first; the last slice if there are
+        fewer. Raises BadInputError if the input is not a number from 1 to 1,000,000.
+        """
         pages = max(1, -(-len(rows) // ROWS))
         number = min(page.integer("page", 1, 1_000_000, 1), pages)
         return cls(rows[(number - 1) * ROWS : number * ROWS], number, pages, len(rows))

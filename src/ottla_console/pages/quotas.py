@@ -22,7 +22,7 @@ NAMES: Final[dict[str, str]] = {
 
 
 async def listing(page: Page) -> Response:
-    """Return the list of quotas."""
+    """Return the page that lists the quotas."""
     described = await page.admin.describe_client_quotas(None, READ_MS)
     quotas = sorted(described.items(), key=lambda item: [(kind, name or "") for kind, name in item[0]])
     collector = page.console.collector

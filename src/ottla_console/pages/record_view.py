@@ -12,7 +12,9 @@ from ottla_console.security.masking import MASK, MaskedFields, masked_value
 
 FORMATS: Final[dict[str, str]] = {"auto": "auto", "json": "json", "text": "text", "hex": "hex"}
 DECODED: Final = ("auto", "json")
-"""The formats in which records are decoded with their schemas."""
+"""The formats in which keys and values are decoded with their schemas. With other formats, only values with masked
+paths are.
+"""
 MAX_SHOWN: Final = 16 * 1024
 """The maximum number of bytes of a key or value to show."""
 PREVIEW: Final = 160
@@ -48,7 +50,7 @@ class ShownRecord(NamedTuple):
 async def shown_records(
     records: Sequence[ConsumerRecord], form: str, fields: MaskedFields, schemas: SchemaRegistry | None
 ) -> list[ShownRecord]:
-    """Return records converted to a format, after loading their schemas."""
+    """Return records converted to a format, after loading their schemas if there is a schema registry."""
     if schemas is not None:
         await schemas.load(data for record in records for data in (record.key, record.value))
     return [shown_record(record, form, fields, schemas) for record in records]
@@ -57,8 +59,8 @@ async def shown_records(
 def shown_record(
     record: ConsumerRecord, form: str, fields: MaskedFields, schemas: SchemaRegistry | None = None
 ) -> ShownRecord:
-    """Return a record converted to a format. If its schema is loaded, it is decoded to JSON, unless the format is text
-    or hex.
+    """Return a record converted to a format. Keys and values whose schemas are loaded are first decoded to JSON; with
+    the formats text and hex, only values with masked paths are.
     """
     key, value = record.key, record.value
     if schemas is not None:
@@ -79,8 +81,8 @@ def shown_record(
 
 
 def shown(data: bytes | None, form: str) -> str | None:
-    """Return bytes as text. With the format `auto`, this is JSON if possible, otherwise text if it is printable UTF-8,
-    otherwise hex.
+    """Return at most the first MAX_SHOWN bytes as text, or None for None. The format `auto` chooses JSON, text or hex
+    by the content.
     """
     if data is None:
         return None

@@ -14,7 +14,7 @@ from ottla_console.web.texts import number
 
 
 async def listing(page: Page) -> Response:
-    """Return the list of queries and pipelines."""
+    """Return the page that lists queries and pipelines."""
     progress = await _progress(page)
     return page.render("spark.html", part=Slice.for_page(page, progress.queries), progress=progress)
 

@@ -1,8 +1,8 @@
 """The live tail of a topic: its newest records as server-sent events, in bounded memory.
 
-Four times a second the browser receives at most 25 records, rendered as table rows, and the counters. All records are
-read, filtered and counted, but only the newest are sent. If a tail cannot keep up, it continues at the end of the log,
-and the skipped records are counted.
+About four times a second the browser receives the counters and at most 25 records, rendered as table rows. All records
+that are read are filtered and counted, but only the newest matching ones are sent. If a tail cannot keep up, it
+continues at the end of the log, and its lag is added to the number of skipped records.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_SECONDS: Final = 3_600.0
 LAG_SECONDS: Final = 2.0
 """The time in seconds between checks of the lag."""
 MAX_LAG: Final = 100_000
-"""The lag in records after which a tail continues at the end of the log."""
+"""The lag in offsets, summed over the partitions, above which a tail continues at the end of the log."""
 
 
 async def page(page: Page) -> Response:
@@ -72,8 +72,8 @@ class Tail:
         self._seen = self._matching = self._skipped = 0
 
     async def stream(self) -> AsyncIterator[str]:
-        """Yield server-sent events for an hour, unless the browser disconnects before. A KafkaError ends them with an
-        event that contains it.
+        """Yield server-sent events for an hour, unless the browser disconnects before. A KafkaError ends the stream
+        with the event `failure`, which has a description of the error.
         """
         options: dict[str, Any] = {"auto.offset.reset": "latest", "max.poll.records": MAX_POLL_RECORDS}
         try:
@@ -116,7 +116,6 @@ class Tail:
                     started = time.monotonic()
 
     async def _skip(self, consumer: KafkaConsumer) -> None:
-        """Continue at the end of the log if the lag is too high."""
         ends = await consumer.end_offsets(self._partitions)
         lags = {tp: ends[tp] - await consumer.position(tp, READ_MS) for tp in self._partitions}
         if sum(lags.values()) > MAX_LAG:

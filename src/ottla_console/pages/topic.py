@@ -72,7 +72,7 @@ async def topic(page: Page) -> Response:
 
 
 async def describe(page: Page) -> TopicInfo:
-    """Return the topic in the URL. Raises UnknownTopicOrPartitionError if it does not exist."""
+    """Return the description of the topic in the URL. Raises KafkaError, for example if the topic does not exist."""
     described = await page.admin.describe_topics([page.path["topic"]], READ_MS)
     return next(iter(described.values()))
 
@@ -96,9 +96,7 @@ async def _partitions(page: Page, infos: Sequence[PartitionInfo]) -> list[Partit
 
 
 async def _sizes(page: Page, partitions: list[TopicPartition]) -> dict[tuple[TopicPartition, int], int]:
-    """Return the sizes of replicas in bytes, by partition and broker id. Return an empty dictionary if the brokers
-    reject the request.
-    """
+    """Return the sizes of replicas in bytes, by partition and broker id, as far as the brokers report them."""
     if not partitions:
         return {}
     try:

@@ -22,7 +22,7 @@ CONFIG_LINE: Final = re.compile(r"([A-Za-z0-9._-]+)=(.*)")
 
 
 async def listing(page: Page) -> Response:
-    """Return the list of topics."""
+    """Return the page that lists topics."""
     collector = page.console.collector
     snapshot = await collector.cluster()
     search, order = page.text("search", ""), page.choice("order", ORDERS, "name")

@@ -1,4 +1,4 @@
-"""Pages of transactions: the list, and a transactional id."""
+"""Pages of transactions: the list of transactional ids, and one of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATES: Final[dict[str, str]] = {"": "", **{state.value: state.value for state i
 
 
 async def listing(page: Page) -> Response:
-    """Return the list of transactional ids."""
+    """Return the page that lists transactional ids."""
     state, search = page.choice("state", STATES, ""), page.text("search", "")
     listed = await page.console.collector.transactions()
     rows = [r for r in listed.rows if search.lower() in r.transactional_id.lower() and state in ("", r.state)]
@@ -25,7 +25,9 @@ async def listing(page: Page) -> Response:
 
 
 async def transaction(page: Page) -> Response:
-    """Return the page of a transactional id, with its state, producer, partitions and age."""
+    """Return the page of a transactional id, with its state, its producer, and the partitions and age of its
+    transaction.
+    """
     name = page.text("id")
     described = (await page.admin.describe_transactions([name], READ_MS))[name]
     start = described.start_time_ms

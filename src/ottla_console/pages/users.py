@@ -22,7 +22,7 @@ MAX_ITERATIONS: Final = 16_384
 
 
 async def listing(page: Page) -> Response:
-    """Return the list of users with SCRAM credentials."""
+    """Return the page that lists users with SCRAM credentials."""
     described = await page.admin.describe_user_scram_credentials(None, READ_MS)
     return page.render("users.html", users=sorted(described.items()), mechanisms=MECHANISMS)
 

@@ -59,7 +59,7 @@ def masked_value(value: bytes | None, fields: MaskedFields) -> bytes | None:
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the value of the config with this name is secret."""
+    """Return whether a config is treated as secret because of its name."""
     return SECRET.search(name) is not None
 
 

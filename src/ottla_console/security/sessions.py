@@ -1,4 +1,5 @@
-"""Browser sessions: a random session id in a cookie, users by session id, CSRF tokens, and messages for the next page.
+"""Browser sessions: random session ids for a cookie, users by session id, CSRF tokens, messages for the next page, and
+failed logins.
 
 A CSRF token is an HMAC of the session id, so tokens take no memory. Not thread-safe: event loop only.
 """
@@ -82,8 +83,8 @@ class Sessions:
         return self._notices.pop(session_id, None)
 
     def may_try(self, name: str) -> bool:
-        """Return whether a login is allowed. After five failures within a minute it is not, until the minute has
-        passed.
+        """Return whether a login of this user is allowed. After five failures within a minute it is not, until the
+        minute has passed.
         """
         count, since = self._failures.get(name, (0, 0.0))
         return count < MAX_FAILURES or time.monotonic() - since > FAILURE_SECONDS

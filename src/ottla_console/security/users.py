@@ -1,4 +1,4 @@
-"""The users of the console: a file with a line `name:role:hash` for each user.
+"""The users of the console and of the schema registry: a file with a line `name:role:hash` for each user.
 
 The hashes are scrypt (RFC 7914, with Python's hashlib). `ottla console --hash-password` creates them.
 """
@@ -27,9 +27,9 @@ MAX_PASSWORD: Final = 1024
 class Role(IntEnum):
     """A role of users. Each role includes the permissions of the lower ones.
 
-    A viewer can only read. An editor also creates topics, changes their configs, adds partitions, produces records and
-    resets offsets. An admin also deletes and purges topics, deletes groups, and changes brokers, ACLs, users and
-    quotas.
+    In the console, a viewer can only read. An editor also creates topics, changes their configs, adds partitions,
+    produces records and resets offsets. An admin also deletes and purges topics, deletes groups, and changes brokers,
+    ACLs, users and quotas.
     """
 
     VIEWER = 1
@@ -38,7 +38,7 @@ class Role(IntEnum):
 
 
 class User(NamedTuple):
-    """A user of the console."""
+    """A user of the console or of the schema registry."""
 
     name: str
     role: Role
@@ -59,15 +59,15 @@ def hash_password(password: str, salt: bytes | None = None) -> str:
 
 
 def verify_password(password: str, hashed: str) -> bool:
-    """Return whether the password has this hash. Takes 50 ms, so call it in a thread."""
+    """Return whether the password has this hash. Takes about 50 ms, so call it in a thread."""
     _, cost, block_size, parallel, salt, digest = hashed.split("$")
     actual = _scrypt(password, base64.b64decode(salt), int(cost), int(block_size), int(parallel))
     return hmac.compare_digest(actual, base64.b64decode(digest))
 
 
 def load_users(path: Path) -> dict[str, Credential]:
-    """Return the users in a file by name. Raises ConfigurationError if the file cannot be read or has no users; for an
-    invalid line, the error has its number.
+    """Return the credentials in a file by user name. Raises ConfigurationError if the file cannot be opened, has no
+    users, or has an invalid line, whose number is in the message.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -90,8 +90,8 @@ def load_users(path: Path) -> dict[str, Credential]:
 
 
 def authenticate(users: Mapping[str, Credential], name: str, password: str) -> User | None:
-    """Return the user, or None if the name or password is wrong. An unknown name takes the same time as a wrong
-    password.
+    """Return the user, or None if the name or password is wrong. For an unknown name, a password is verified as well,
+    so that the time does not show which names exist. There must be at least one user.
     """
     credential = users.get(name)
     hashed = credential.hashed if credential is not None else next(iter(users.values())).hashed

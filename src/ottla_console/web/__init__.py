@@ -1,1 +1,1 @@
-"""Parts that all pages share: requests and forms, templates, charts, and error pages."""
+"""Parts that the pages share: requests and forms, templates, charts, formatting, and error pages."""

@@ -26,7 +26,9 @@ from ottla_console.settings import ConsoleSettings
 T = TypeVar("T")
 
 MAX_FORM_BYTES: Final = 1_200_000
-"""The maximum size of a form: a record of Kafka's default maximum size, and the other fields."""
+"""The size in bytes, before percent-encoding, that a form may have: a record of Kafka's default maximum size, and the
+other fields.
+"""
 MAX_FIELDS: Final = 2_000
 MAX_TEXT: Final = 1_048_576
 
@@ -77,7 +79,9 @@ class Page:
         return self.form if self.request.method == "POST" else self.request.query_params
 
     def text(self, name: str, default: str | None = None, *, strip: bool = True) -> str:
-        """Return an input. Raises BadInputError if it is too long, or if it is missing or empty without a default."""
+        """Return an input, or the default if it is missing or empty. Raises BadInputError if the input is too long, or
+        if it is missing or empty and there is no default.
+        """
         value = self.inputs.get(name, "")
         value = value.strip() if strip else value
         if len(value) > MAX_TEXT:
@@ -87,7 +91,9 @@ class Page:
         raise BadInputError(f"{name}: a value is required")
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
-        """Return an input as an integer. Raises BadInputError if it is not an integer from `low` to `high`."""
+        """Return an input, or the default if it is missing or empty, as an integer. Raises BadInputError if that is not
+        an integer from `low` to `high`.
+        """
         text = self.text(name, "" if default is None else str(default))
         try:
             value = int(text)
@@ -98,7 +104,9 @@ class Page:
         return value
 
     def choice(self, name: str, options: Mapping[str, T], default: str | None = None) -> T:
-        """Return the value of the option that the input names. Raises BadInputError if there is no such option."""
+        """Return the value of the option that the input names, or the default if the input is missing or empty. Raises
+        BadInputError if there is no such option.
+        """
         text = self.text(name, default)
         if text not in options:
             raise BadInputError(f"{name}: {text[:40]!r} is invalid: expected one of {', '.join(options)}")
@@ -131,7 +139,9 @@ class Page:
         return HTMLResponse(text, status)
 
     def done(self, path: str, text: str) -> Response:
-        """Return a redirect to a page after a change. It shows `text`, and waits for a snapshot with the change."""
+        """Store `text` for the next page after a change, mark the snapshots of the cluster as outdated, and return a
+        redirect to `path`.
+        """
         self.console.collector.invalidate()
         self.console.sessions.notify(self.session_id, Notice(text))
         return RedirectResponse(path, 303)
@@ -175,5 +185,5 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def is_local_path(path: str) -> bool:
-    """Return whether a redirect to this path stays on this console. `//host` and `/\\host` are other hosts."""
+    """Return whether a redirect to this path surely stays on this console. `//host` and `/\\host` are other hosts."""
     return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and "\\" not in path

@@ -14,8 +14,8 @@ MAX_MS: Final = 253_402_300_799_999
 
 
 def number(value: float | None) -> str:
-    """Return a number with thousands separators, and with one decimal if it is a float below 10. Return a dash for
-    None.
+    """Return a number with thousands separators, rounded to an integer, or to one decimal if it is a float between -10
+    and 10 other than 0. Return a dash for None.
     """
     if value is None:
         return NONE
@@ -44,7 +44,7 @@ def timestamp(ms: int | None) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return a duration in seconds with one unit, such as 5 min."""
+    """Return a duration, given in seconds, as text with one unit, such as `5 min`."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

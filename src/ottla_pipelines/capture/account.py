@@ -1,6 +1,6 @@
 """The account of captured tables: each row and value of the database compared with the table of the topic.
 
-The database is read with Python's types, which psycopg converts without code of the capture.
+psycopg converts the database's values to Python's types, so that this needs no code of the capture.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TableAccount(NamedTuple):
 
 
 def account(database: str, tables: TopicTables, table: str, topic: str) -> TableAccount:
-    """Compare a table of the schema `public` with the table of its topic, and return the result."""
+    """Compare a table of the database with the table of its topic, and return the result."""
     with psycopg.connect(database, row_factory=dict_row) as connection:
         query = sql.SQL("select * from {}").format(sql.Identifier(table))
         cursor = connection.execute(query)
@@ -66,7 +66,7 @@ def account(database: str, tables: TopicTables, table: str, topic: str) -> Table
 
 
 def comparable(value: Any) -> Any:
-    """Return a value as the table has it: datetimes in UTC. One without a time zone is taken for UTC."""
+    """Return a datetime in UTC, and other values unchanged. A datetime without a time zone is taken to be in UTC."""
     if isinstance(value, dt.datetime):
         return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
     return value

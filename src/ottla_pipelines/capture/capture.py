@@ -1,9 +1,10 @@
 """The capture: reads changes, and sends them to topics in transactions.
 
-Exactly once: a transaction of the producer has the records of whole transactions of the database, and the position in
-the WAL after them, as the offset of a consumer group. A process that is killed before its commit leaves an aborted
-transaction. A process that is killed after the commit may not have moved the slot's position yet: the next process
-reads the committed position, and continues there. The transactional id fences a process that was considered dead.
+Changes are sent exactly once: a transaction of the producer has the records of whole transactions of the database, and
+the position in the WAL after them, as the offset of a consumer group. If a process is killed before its commit, the
+transaction is aborted. A process that is killed after the commit may not have moved the slot's position yet: the next
+process reads the committed position, and continues there. The transactional id fences a process that was considered
+dead.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ log: Final = logging.getLogger("ottla_pipelines")
 
 
 class StoppedError(Exception):
-    """Raised if the capture has to stop within a transaction, which is then aborted."""
+    """Raised if the capture has to stop while it copies rows or sends changes. An open transaction is not committed."""
 
 
 POLL_SECONDS: Final = 0.2
 MAX_CHANGES: Final = 10_000
-"""Number of changes after which a transaction of the producer ends with the current one of the database."""
+"""Number of PostgreSQL's messages after which a transaction of the producer ends, together with the current transaction
+of the database. While rows are copied, a transaction has at most this number of rows.
+"""
 
 
 class Capture:
@@ -59,15 +62,15 @@ class Capture:
         self._group = group
         self._tables: dict[int, TableSource] = {}
         self._prepared: dict[int, TableSource] = {}
-        """The tables, by OID, whose topics this process has created or updated for their current columns."""
+        """The tables, by OID, whose topics this process has prepared for their current columns."""
         self._stopping = Event()
         self._has_committed = False
         self.steps = 0
         """The number of steps of `run` that have succeeded."""
 
     def run(self, stopping: Event) -> None:
-        """Capture changes until the event is set. If it is set during the initial copy of the rows or within a step,
-        the open transaction is not committed.
+        """Copy the rows unless that is done, and capture changes until the event is set. The event also stops the copy
+        at the next row, and a step at the next message, without a commit of the open transaction.
         """
         self._stopping = stopping
         with contextlib.suppress(StoppedError):
@@ -132,7 +135,7 @@ class Capture:
                 )
 
     def _check_topics(self, tables: Sequence[TableSource]) -> None:
-        """Raise ConfigurationError if the rows of a table were copied to a topic that does not exist any more."""
+        """Raise ConfigurationError if a table does not have a topic, although its rows have been copied."""
         for table in tables:
             topic = self._topics.name(table)
             if not self._topics.exists(topic):
@@ -142,7 +145,9 @@ class Capture:
                 )
 
     def _check_keys(self, tables: Sequence[TableSource]) -> None:
-        """Raise ConfigurationError if the topic of a table has records with another key than its primary key."""
+        """Raise ConfigurationError if one of the oldest records of a table's topic has another key than the table's
+        primary key.
+        """
         for table in tables:
             topic, fields = self._topics.name(table), key_fields(table)
             first = self._topics.first_key(topic)
@@ -150,8 +155,8 @@ class Capture:
                 raise _key_changed(table, f"records of topic {topic} have the key {first.decode()}", table.key)
 
     def _check_new(self, tables: Sequence[TableSource]) -> None:
-        """Raise ConfigurationError if topics have records of an earlier capture whose slot does not exist any more, or
-        if an earlier process has begun to copy rows with other keys.
+        """Raise ConfigurationError if there is no slot but a topic has records, or if an unfinished copy has sent rows
+        with other keys.
         """
         if self._source.has_begun:
             self._check_keys([table for table in tables if self._topics.exists(self._topics.name(table))])
@@ -197,7 +202,9 @@ class Capture:
         return position
 
     def step(self) -> int:
-        """Send the changes that have been committed, and return the number of records."""
+        """Send the changes of the next committed transactions, move the slot past them, and return the number of
+        records.
+        """
         # Without changes, the WAL up to here is not needed: it belongs to other tables.
         position = self._source.end()
         with contextlib.closing(self._source.changes(MAX_CHANGES)) as messages:
@@ -247,8 +254,8 @@ class Capture:
         self._prepare(table)
 
     def _check_key(self, current: TableSource, relation: Relation) -> None:
-        """Raise ConfigurationError if the primary key has changed: rows with the old key would stay in the table
-        forever.
+        """Raise ConfigurationError if the columns of the primary key or their types have changed: rows with the old key
+        would stay in the table forever.
         """
         # Updates and deletes of tables without an identity do not exist; REPLICA IDENTITY FULL does not name the key.
         names = relation.identity or frozenset(self._source.primary_key(relation.oid)) or frozenset(current.key)

@@ -25,7 +25,7 @@ from ottla_pipelines.topic_tables import TopicTables, check_packages
 NAME: Final = "shop"
 SETTINGS: Final = {"wal_level": "logical", "fsync": "off"}
 MARK: Final = "capture-demo"
-"""A file in the demo's directory, which shows that it may be cleared."""
+"""The name of a file in the demo's directory, which shows that the directory may be cleared."""
 QUERY_SECONDS: Final = 1.0
 CATCH_UP_SECONDS: Final = 120.0
 FLUSH_MS: Final = 2000
@@ -93,7 +93,9 @@ def _clear(data: Path) -> None:
 
 
 def _wait_for(connection: psycopg.Connection[Any], children: list[Child]) -> None:
-    """Wait until the capture has sent everything that was committed. Raises ProcessEndedError if a process ends."""
+    """Wait until the capture has sent everything that was committed. Raises ProcessEndedError if a process ends, or if
+    this takes longer than CATCH_UP_SECONDS.
+    """
     end = connection.execute("select pg_current_wal_flush_lsn()").fetchall()[0][0]
     deadline = time.monotonic() + CATCH_UP_SECONDS
     while not connection.execute(CAUGHT_UP, [end, f"ottla_{NAME}"]).fetchall():

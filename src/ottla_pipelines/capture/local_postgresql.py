@@ -23,18 +23,18 @@ from ottla_pipelines.processes import die_with_parent
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
 PLACES: Final = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
-"""Directories of the packages of Debian, Red Hat and Homebrew, which are not in PATH."""
+"""Glob patterns of the directories of the packages of Debian, Red Hat and Homebrew, which may not be in PATH."""
 USER: Final = "postgres"
 
 Command = Sequence[str | Path]
 
 
 class ServerError(KafkaError):
-    """Raised if a database server does not start."""
+    """Raised if a server does not start, or if a command fails."""
 
 
 def programs() -> Path | None:
-    """Return the directory with PostgreSQL's programs, or None if it is not installed."""
+    """Return the directory with PostgreSQL's programs, or None if no PostgreSQL is found."""
     for place in PLACES:
         servers = sorted(Path("/").glob(f"{place[1:]}/postgres"))
         if servers:
@@ -78,8 +78,8 @@ def running(settings: Mapping[str, str] | None = None) -> Iterator[str]:
 
 
 def owner_of_servers(folder: Path, user: str) -> str | None:
-    """Return the user that a server has to run as, after making it the owner of the folder. Return None if this is the
-    current user.
+    """If the current user is root, make `user` the owner of the folder, and return it as the user that a server has to
+    run as. Otherwise return None.
     """
     if os.geteuid() != 0:
         return None
@@ -88,7 +88,9 @@ def owner_of_servers(folder: Path, user: str) -> str | None:
 
 
 def execute(command: Command, owner: str | None) -> None:
-    """Run a command as a user. Raises ServerError if it fails."""
+    """Run a command as the user `owner`, or as the current user if that is None. Raises ServerError if its exit code is
+    not 0.
+    """
     env = _environment(owner)
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=START_SECONDS, user=owner, env=env)
     if done.returncode:
@@ -105,7 +107,7 @@ def _environment(owner: str | None) -> dict[str, str] | None:
 @contextlib.contextmanager
 def serving(command: Command, owner: str | None, ready: Command, log: Path, end: signal.Signals) -> Iterator[None]:
     """Run a server in a separate process until the context exits. The command `ready` succeeds as soon as the server
-    responds. Raises ServerError if it does not start.
+    responds. Raises ServerError if the server does not start.
     """
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -53,10 +53,12 @@ class Commit(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """The columns of a table, sent before its first change, and again after they were altered.
+    """A table with its columns. PostgreSQL sends this before the table's first change, and again after the table was
+    altered.
 
-    `identity`: the columns whose old values updates and deletes contain. It is empty if they contain the whole old row
-    (REPLICA IDENTITY FULL), or nothing of it.
+    `identity`: the columns of the replica identity. Deletes contain their old values, and so do updates that change
+    them. Empty with REPLICA IDENTITY FULL, where updates and deletes contain the whole old row, and if there is no
+    replica identity.
     """
 
     oid: int
@@ -90,8 +92,8 @@ Message = Begin | Commit | Relation | Change | Truncate
 
 
 def decode(data: bytes) -> Message | None:
-    """Decode a message; None if it has no change (origins, types and messages of applications). Raises DecodingError if
-    it is unknown or malformed.
+    """Return the decoded message; None for origins, types and messages of applications, which are ignored. Raises
+    DecodingError if the message is unknown or malformed.
     """
     kind = data[:1]
     if kind in IGNORED:
@@ -165,7 +167,7 @@ def _relation(reader: _Reader) -> Relation:
 
 
 def _column(reader: _Reader) -> tuple[int, Column]:
-    """Read a column, and whether it is in the replica identity."""
+    """Read a flag, 1 if the column is in the replica identity and otherwise 0, and the column."""
     return reader.number("B") & 1, Column(reader.text(), reader.number("I"), reader.number("i"))
 
 

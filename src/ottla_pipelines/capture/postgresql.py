@@ -101,7 +101,7 @@ class PostgresSource:
         return tables
 
     def _lock(self) -> None:
-        """Lock the name until the connection is closed. A killed process has its lock for a moment longer."""
+        """Lock the name until the connection is closed. A killed process keeps its lock for a moment longer."""
         self._connection.execute(f"set lock_timeout = '{LOCK_SECONDS}s'")
         try:
             self._connection.execute("select pg_advisory_lock(hashtextextended(%s, 0))", [self._name])
@@ -149,15 +149,16 @@ class PostgresSource:
 
     @property
     def has_begun(self) -> bool:
-        """Whether an earlier process has begun to copy the rows."""
+        """Whether the slot of an unfinished copy of the rows exists."""
         return self._has_slot(self._unfinished)
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Snapshot]:
-        """Create the slot, and yield the rows as they are at its position.
+        """Create the slot NAME_snapshot unless it exists, and yield a snapshot of the rows.
 
-        If an earlier process has created the slot, the rows are newer than its position. Reading the changes from this
-        position on then repeats some of them, which ends with the same rows.
+        The snapshot is at the position of the new slot. If an earlier process has created the slot, the snapshot is
+        newer. The changes from the slot's position on then repeat some that the snapshot contains, and end with the
+        same rows.
         """
         with _connect(self._url) as reading:
             reading.execute("begin isolation level repeatable read read only")
@@ -174,25 +175,29 @@ class PostgresSource:
             reading.execute(sql.SQL("set transaction snapshot {}").format(name))
 
     def end_snapshot(self) -> None:
-        """Record that all rows are stored: create the slot at the position of the unfinished one."""
+        """Record that all rows are stored: replace the slot of the unfinished snapshot by the slot NAME, at the same
+        position.
+        """
         self._connection.execute("select pg_copy_logical_replication_slot(%s, %s)", [self._unfinished, self._name])
         self.drop_unfinished()
 
     def drop_unfinished(self) -> None:
-        """Drop the slot of an unfinished snapshot, which would keep the WAL forever."""
+        """Drop the slot of an unfinished snapshot, if it exists: it would keep the WAL forever."""
         if self.has_begun:
             self._connection.execute("select pg_drop_replication_slot(%s)", [self._unfinished])
 
     def undo_open(self) -> None:
-        """Drop the slot of an unfinished snapshot, which would keep the WAL, and the publication, if this process has
-        created it and no snapshot is complete.
+        """Drop the slot of an unfinished snapshot, because it would keep the WAL. Also drop the publication, if this
+        process has created it and no snapshot is complete.
         """
         self.drop_unfinished()
         if self._has_created_publication and not self.has_snapshot:
             self._connection.execute(sql.SQL("drop publication if exists {}").format(self._identifier))
 
     def changes(self, limit: int) -> Generator[Message, None, None]:
-        """Yield the changes of transactions from the slot's position on: at least `limit`, or all up to now."""
+        """Yield the messages of whole transactions from the slot's position on. Stop after the transaction in which
+        `limit` is reached, or at the end of the WAL.
+        """
         query = sql.SQL(
             "select data from pg_logical_slot_peek_binary_changes({}, pg_current_wal_flush_lsn(), {},"
             " 'proto_version', '1', 'publication_names', {})"
@@ -209,11 +214,11 @@ class PostgresSource:
         return lsn_number(self._one(POSITION, self._name))
 
     def end(self) -> int:
-        """Return the end of the WAL. Everything that has been committed is before it."""
+        """Return the end of the WAL that has been flushed."""
         return lsn_number(self._one("select pg_current_wal_flush_lsn()"))
 
     def advance(self, lsn: int) -> None:
-        """Move the position of the slot forward. A position before the current one is ignored."""
+        """Move the slot to a position. One that is not after the current position is ignored."""
         if lsn > self.position():
             self._connection.execute("select pg_replication_slot_advance(%s, %s)", [self._name, lsn_text(lsn)])
 

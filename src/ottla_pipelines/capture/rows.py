@@ -34,7 +34,9 @@ TYPES: Final[Mapping[int, str]] = {
     1114: "timestamp",  # without a time zone: as if it were UTC
     1184: "timestamp",
 }
-"""The types of columns by the OID of PostgreSQL's type. Except numeric with a precision, all others are strings."""
+"""The types of columns by the OID of PostgreSQL's type. All others are strings, except numeric with a precision that
+the tables support.
+"""
 # Not json.dumps, which makes an encoder for each value.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _COLUMN_NAME: Final = re.compile(r"[^\s,()]+")
@@ -42,9 +44,7 @@ _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?)(\+00)?"
 
 
 def table_schema(columns: Sequence[Column]) -> str:
-    """Return the config `ottla.table.schema` for rows with these columns. Columns whose names it cannot contain are
-    left out.
-    """
+    """Return the config `ottla.table.schema` for rows with these columns, except the unsupported ones."""
     unnamed = unsupported(columns)
     return "json:" + ",".join(f"{column.name} {_type(column)}" for column in columns if column.name not in unnamed)
 
@@ -78,8 +78,8 @@ def as_json(columns: Sequence[Column], texts: Sequence[str | None]) -> bytes:
 
 
 def has_fields(key: bytes, columns: Sequence[Column]) -> bool:
-    """Return whether a record's key has exactly these columns in this order, with strings for the columns
-    whose values are strings in JSON, and other values for the others.
+    """Return whether a record's key is a JSON object with exactly these columns in this order, and strings exactly for
+    the columns that require them. NaN and infinity count as numbers in columns of floats.
     """
     fields = json.loads(key)
     if not isinstance(fields, dict) or list(fields) != [column.name for column in columns]:
@@ -118,4 +118,4 @@ _CONVERSIONS: Final[Mapping[int, Callable[[str], Any]]] = {
     **dict.fromkeys((1114, 1184), _timestamp),
 }
 _NOT_TEXTS: Final = frozenset((BOOL, *FLOATS, *INTEGERS))
-"""The OIDs of the types whose values are not strings in JSON."""
+"""The OIDs of the types whose values, except NOT_JSON, are not strings in JSON."""

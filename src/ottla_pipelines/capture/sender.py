@@ -32,7 +32,7 @@ class Sender:
         self._begin: Begin | None = None
 
     def begin(self, transaction: Begin) -> None:
-        """Begin a transaction of the database, which the next changes belong to."""
+        """Set the transaction of the database that the next changes belong to."""
         self._begin = transaction
 
     def copy(self, table: TableSource, row: Row) -> None:
@@ -40,7 +40,10 @@ class Sender:
         self._send(table, _key(table, row), _json(table, row), COPIED)
 
     def change(self, table: TableSource, change: Change) -> None:
-        """Send a change of a row, and a tombstone for its old key if the key has changed."""
+        """Send a change of a row, and before it a tombstone for its old key if the key has changed.
+
+        Nothing is sent for a new row that lacks values and does not exist in the database any more.
+        """
         old_key = None if change.old is None else _key(table, change.old)
         if change.new is None:
             self._send(table, old_key, None, change.operation)
@@ -60,8 +63,8 @@ class Sender:
 
     def _completed(self, table: TableSource, change: Change) -> Row | None:
         """Return the new row, including the values that the WAL does not contain because they did not change. These
-        come from the old row or, if it lacks them, from the current row in the database. Return None if that row does
-        not exist any more: its delete follows.
+        come from the old row or, if it lacks them, from the current row in the database. Return None if the database
+        does not have the row any more.
         """
         assert change.new is not None
         columns = table.relation.columns

@@ -1,4 +1,4 @@
-"""The capture as a service: opens its clients, and again after failures of the database or the brokers."""
+"""The capture as a service, which opens its clients again after failures of the database or the brokers."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Topics:
             return next((records[0].key for records in polled), None)
 
     def keys(self, topic: str) -> list[bytes]:
-        """Return the keys that are not deleted, including those of the open transaction.
+        """Return the keys whose last record is not a tombstone, including those of the open transaction.
 
         Keys of aborted records may be among them: a tombstone for a key without a row does no harm.
         """

@@ -1,6 +1,6 @@
 """The changes of a small shop: random transactions over three tables, for the demo and for tests.
 
-The sum of all balances never changes: a reader that sees parts of a transaction sees another sum.
+The sum of all balances never changes: a reader that sees only one side of a transfer sees another sum.
 """
 
 from __future__ import annotations

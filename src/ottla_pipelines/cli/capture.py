@@ -3,7 +3,7 @@
     ottla capture run --database postgresql://me@host/shop --name shop --table orders --bootstrap-server localhost:9092
     ottla tables query --bootstrap-server localhost:9092 "select count(*) from shop_orders"
 
-A row of the database is a row of the table: inserts and updates replace it, deletes and TRUNCATE delete it.
+A row of the database is a row of the table: inserts add it, updates replace it, deletes and TRUNCATE delete it.
 """
 
 from __future__ import annotations

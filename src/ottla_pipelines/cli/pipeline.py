@@ -111,7 +111,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _write_tables(address: str) -> list[WrittenTable]:
-    """Write the records of all topics that have a table to their tables, while the broker of --demo is running."""
+    """Write the committed records of all topics that have a table to their tables, while the broker of --demo is
+    running.
+    """
     from ottla_pipelines.topic_tables import TopicTables
 
     with TopicTables(address) as tables:
@@ -153,7 +155,8 @@ def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
 
 
 def reads_topics(project: Path) -> bool:
-    """Return whether any definition of the project uses `declarative.topics`, which connects to `--bootstrap-server`.
+    """Return whether a Python file in `transformations` mentions `ottla_pipelines.declarative.topics`, whose functions
+    use the address of `--bootstrap-server`.
 
     Other definitions may connect to other brokers, or to none.
     """
@@ -259,7 +262,7 @@ COMMAND = Command(
                 Option(
                     "--refresh A,B",
                     "update only these tables and those of --full-refresh, and write to no sink; an interrupted full "
-                    "refresh is repeated first",
+                    "refresh is repeated as well",
                     _names,
                     action="extend",
                     default=[],

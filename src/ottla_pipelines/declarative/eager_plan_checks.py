@@ -1,4 +1,4 @@
-"""Warnings about tables that a flow reads with an operation that Spark 4.3 analyses too early.
+"""Detection of tables that a flow reads with an operation that Spark 4.3 analyses too early.
 
 For some operations Spark Connect's server analyses the input when the flow is defined. A table of the same pipeline
 that exists from an earlier run is then treated as an external table: the flow does not wait for the flow that updates
@@ -22,7 +22,8 @@ the others are implemented in the same way.
 
 
 def early_reads(relation: Any) -> Iterator[tuple[str, str]]:
-    """Yield the operations of EARLY in a plan, each with the name of a table that it reads.
+    """Yield the outermost operations of EARLY in a plan, once for each table that they read, with the name of the
+    table.
 
     A plan is a Relation of Spark Connect's protocol.
     """
@@ -36,7 +37,7 @@ def early_reads(relation: Any) -> Iterator[tuple[str, str]]:
 
 
 def tables_read(relation: Any) -> Iterator[str]:
-    """Yield the names of all tables in a plan."""
+    """Yield the names of the tables that a plan reads."""
     if relation.WhichOneof("rel_type") == "read" and relation.read.HasField("named_table"):
         yield relation.read.named_table.unparsed_identifier
     for below in inputs(relation):

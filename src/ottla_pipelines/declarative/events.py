@@ -33,9 +33,9 @@ class Event(NamedTuple):
 
     time: dt.datetime
     flow: str | None
-    """The flow's name; None for an event of the run itself."""
+    """The flow's name; None for an event of the run itself, and if the message does not report a state."""
     state: str | None
-    """One of STATES. None if the message does not report a state."""
+    """The reported state, such as one of STATES; None if the message does not report one."""
     message: str
 
     @property

@@ -1,4 +1,4 @@
-"""Registration of a project's definitions with Spark, and checks for mistakes that Spark does not report."""
+"""Registration of a project's definitions with Spark, and checks for mistakes that Spark reports late or not at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILE_FORMATS: Final = (None, "parquet", "orc", "json", "csv", "text", "avro")
 
 
 class PipelineError(KafkaError):
-    """Raised if Spark rejects definitions, or if a run fails."""
+    """Raised if definitions are rejected, or if a run fails."""
 
 
 class Registry(SparkConnectGraphElementRegistry):
@@ -138,7 +138,7 @@ class Graph(NamedTuple):
 
 def define(spark: SparkSession, spec: PipelineSpec, path: Path) -> Graph:
     """Create a dataflow graph in Spark from a project's definitions, and return it. Raises PipelineError if a
-    definition is invalid.
+    definition is invalid or rejected.
     """
     # Set here as well, because a server of --remote was started without it.
     settings = {**dict([STATE_STORE]), **spec.configuration}
@@ -156,8 +156,8 @@ def define(spark: SparkSession, spec: PipelineSpec, path: Path) -> Graph:
 
 
 def _place(error: BaseException, project: Path) -> str:
-    """Return the file and line in the project at which an error was raised, as a prefix for its message; empty if it
-    was raised elsewhere.
+    """Return the innermost file and line of the project in the traceback of an error, as a prefix for its message;
+    empty if there is none.
     """
     frames = traceback.extract_tb(error.__traceback__)
     ours = [f for f in frames if Path(f.filename).is_relative_to(project)]

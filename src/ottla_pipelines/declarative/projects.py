@@ -1,4 +1,4 @@
-"""Pipeline projects on disk: creation from a template, and the search for the specification.
+"""Pipeline projects on disk: creation from a template, checks of paths, and the search for the specification.
 
 NAME/spark-pipeline.yml          the specification, which `spark-pipelines` also reads
 NAME/transformations/*.py|.sql   the definitions

@@ -17,8 +17,8 @@ MAX_FLOWS: Final = 1_000
 
 
 class RunProgress:
-    """The last state of each flow and of the run. Thread-safe: the run adds events, another thread writes the
-    file.
+    """The last states of the run and of its flows, at most MAX_FLOWS. Thread-safe: the run adds events, another thread
+    writes the file.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class RunProgress:
             self._state, self._message = FAILED, reason
 
     def content(self) -> dict[str, Any]:
-        """Return the content of the progress file."""
+        """Return the fields of the progress file that describe the run and its flows."""
         with self._lock:
             flows = [
                 {"name": name, "state": e.state, "atMs": int(e.time.timestamp() * 1000), "reason": e.reason}

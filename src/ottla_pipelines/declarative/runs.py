@@ -5,12 +5,14 @@ A run repairs what a killed run has left:
 - A full refresh starts new checkpoints and then empties the tables. If it is killed in between, the next run would
   start with new checkpoints over tables with rows, and Spark's file sink would take micro-batches with low ids for ones
   that it has written. So a run first records which tables it refreshes, and the next run refreshes them again. When
-  flows are queued, all tables are empty. The record is then cleared, since sinks must not receive everything twice.
+  flows are queued, these tables are empty. The record is then cleared, since sinks must not receive everything twice.
 - A materialized view is dropped and created again. If the run is killed in between, its directory exists but the
   catalog does not have the table, and Spark cannot create the view. The next run removes such directories, unless a
   checkpoint shows that they belong to a streaming table that is not refreshed.
-- After a kill at the start of a flow's first micro-batch, Spark rejects its checkpoint. The next run removes it
-  (`ottla.spark.checkpoints`).
+- After a kill at the start of a flow's first micro-batch, Spark rejects the flow's checkpoint because of a temporary
+  file. The next run removes the file (`ottla.spark.checkpoints`).
+
+With `--remote`, only the first of these is repaired.
 """
 
 from __future__ import annotations
@@ -80,7 +82,8 @@ Show = Callable[[Event], None]
 
 def run(options: RunOptions, show: Show) -> None:
     """Run a pipeline until all data is processed, or with `options.dry` only check it, and pass each event to `show`.
-    Raises ConfigurationError for invalid options, and PipelineError if Spark rejects the definitions or the run fails.
+    Raises ConfigurationError if the run cannot start, for example because of invalid options, PipelineError if the
+    definitions are rejected or the run fails, and KafkaError if a server that was started here ends early.
     """
     with recorded(options.progress_dir, options.project) as progress:
 
@@ -214,7 +217,7 @@ def _remedy(error: ImportError) -> str:
 
 
 def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[str, Any], show: Show) -> None:
-    """Start the pipeline and pass its events to `show`. Raises PipelineError with the reason for the last failure."""
+    """Start the pipeline and pass its events to `show`. Raises PipelineError with a reason if the run fails."""
     from pyspark.errors import PySparkException
     from pyspark.pipelines.spark_connect_pipeline import start_run
 
@@ -233,7 +236,9 @@ def _finish(spark: SparkSession, graph: str, spec: PipelineSpec, request: dict[s
 
 
 class Unfinished:
-    """The record of a run in progress, with the tables that it refreshes. It remains on disk if the run is killed."""
+    """The record of a run in progress, with the refreshes that it requests. It remains on disk if the run is killed or
+    fails.
+    """
 
     def __init__(self, project: Path) -> None:
         self._path = project / STORAGE / "unfinished.json"
@@ -253,7 +258,7 @@ class Unfinished:
         return {"full_refresh": full, "full_refresh_all": False, "refresh": refresh, "dry": options.dry}
 
     def record(self, request: dict[str, Any]) -> None:
-        """Record the refreshes before anything is changed."""
+        """Write the refreshes to the record. Call this before anything is changed."""
         self._path.parent.mkdir(exist_ok=True)
         write_json(self._path, request)
         self._refreshes = bool(request.get("full_refresh_all") or request.get("full_refresh"))

@@ -1,9 +1,9 @@
 """The Spark session of a pipeline, with a Spark Connect server in a child process or one that is already running.
 
-The server uses the Java of `ottla.java` and this Python interpreter. `spark-pipelines` would start two JVMs, the first
-only to compute the options of the second. The server has a persistent catalog, since without one the next run would not
-know the tables, and find their directories occupied. The catalog is Hive's metastore in an embedded Derby database, in
-a directory of the project.
+A server that is started here uses the Java of `ottla.java` and this Python interpreter. `spark-pipelines` would start
+two JVMs, the first only to compute the options of the second. The server has a persistent catalog, since without one
+the next run would not know the tables, and find their directories occupied. The catalog is Hive's metastore in an
+embedded Derby database, in a directory of the project.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def session(
     """Yield a session of Spark Connect with the server at `remote` (`sc://host:port`). If that is None, start a server,
     which ends with the session.
 
-    Raises ConfigurationError if a package or a suitable Java is missing, or if the server cannot be reached; and
-    KafkaError if a server that was started here ends before the session.
+    Raises ConfigurationError if a package or a suitable Java is missing, or if the server does not start or cannot be
+    reached; and KafkaError if a server that was started here ends before the session.
     """
     try:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -140,7 +140,7 @@ def retries_while_alive(jvm: subprocess.Popen[bytes]) -> RetryPolicy:
 
 @contextmanager
 def _reporting_server_exit(jvm: subprocess.Popen[bytes], project: Path) -> Iterator[None]:
-    """Raise KafkaError if the server's process has ended, instead of the error of its client."""
+    """Replace an error of the client by a KafkaError if the server's process has ended."""
     try:
         yield
     except Exception as error:
@@ -154,8 +154,8 @@ def _reporting_server_exit(jvm: subprocess.Popen[bytes], project: Path) -> Itera
 
 
 def _reach(remote: str) -> None:
-    """Raise ConfigurationError if no server accepts connections. Spark Connect's client would retry for ten minutes
-    without a message.
+    """Raise ConfigurationError if the URL is invalid, or no server accepts connections there. Spark Connect's client
+    would retry for ten minutes without a message.
     """
     address = urlsplit(remote)
     try:

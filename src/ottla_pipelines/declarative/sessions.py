@@ -36,7 +36,7 @@ class Visit(NamedTuple):
 
 
 class Session(NamedTuple):
-    """A session. `referrer` is the first one that is not None; `visits` is the number of visits."""
+    """A session. `referrer` is the first one that is not empty; `visits` is the number of visits."""
 
     started_ms: int
     ended_ms: int
@@ -125,7 +125,9 @@ class Sessions(StatefulProcessor):
             yield Row(visitor=key[0], **session._asdict())
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Yield the visitor's session if the watermark has passed its end, otherwise register the timer again."""
+        """Yield the visitor's open session if the watermark has reached its end, otherwise register the timer again. Do
+        nothing if there is no open session.
+        """
         if not self._open.exists():
             return
         session = Session(*self._open.get())

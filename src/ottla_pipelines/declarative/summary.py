@@ -24,7 +24,7 @@ class TableSummary(NamedTuple):
 
 
 def summaries(project: Path) -> list[TableSummary]:
-    """Return the tables of a project that have rows, the smallest first: those hold results, not inputs."""
+    """Return the tables of a project that have rows, the smallest first: these are usually results, not inputs."""
     tables = []
     for directory in sorted(path for path in (project / "tables").glob("*") if path.is_dir()):
         table = read_table(directory)
@@ -36,7 +36,8 @@ def summaries(project: Path) -> list[TableSummary]:
 
 
 def lines(project: Path, topic_tables: Sequence[WrittenTable] = ()) -> Iterator[str]:
-    """Yield the lines at the end of a demo: each table's size, rows of one of them, and suggested next steps.
+    """Yield the lines at the end of a demo: each table's size, rows of one of them, and suggested next steps. Yield
+    nothing if no table has rows.
 
     `topic_tables`: the tables of topics.
     """

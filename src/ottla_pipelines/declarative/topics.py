@@ -22,8 +22,8 @@ DEFAULT_SERVERS = "127.0.0.1:9092"
 DATABASE = "OTTLA_PIPELINE_DATABASE"
 """The environment variable with the URL of the database of `format("ottla.sql")`."""
 MAX_OFFSETS = "OTTLA_PIPELINE_MAX_OFFSETS"
-"""The environment variable with the maximum number of offsets in a micro-batch. If it is not set, a run reads
-everything in one micro-batch.
+"""The environment variable with the maximum number of offsets in a micro-batch. If it is not set, a run by
+default reads everything in one micro-batch.
 """
 
 
@@ -40,8 +40,8 @@ def database_url() -> str:
 
 
 def read_topic(*topics: str, **options: Any) -> DataFrame:
-    """Return a streaming DataFrame of the topics from their beginning, with headers. `options` are options of
-    `format("ottla")`.
+    """Return a streaming DataFrame of the topics, by default from their beginning and with headers. `options` are
+    options of `format("ottla")`, which take precedence over the defaults.
     """
     from pyspark.sql import SparkSession
 

@@ -1,1 +1,1 @@
-"""Sending events to topics: readers of files, and a replay that can be resumed."""
+"""Sending events to topics: readers of files, generated visits, and a replay that can be resumed."""

@@ -24,8 +24,8 @@ def is_empty(bootstrap_servers: str, topics: Iterable[Topic]) -> bool:
 
 
 def fill_visits(bootstrap_servers: str, seed: int, count: int, malformed: float = 0.05) -> int:
-    """Send `count` visits generated from `seed`, of which the fraction `malformed` is broken, if the topic is empty.
-    Return the number of records sent.
+    """Send `count` visits generated from `seed`, of which about the fraction `malformed` is broken, if the topic is
+    empty. Return the number of records sent.
     """
     if not is_empty(bootstrap_servers, [VISITS]):
         return 0

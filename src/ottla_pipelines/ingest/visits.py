@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 BEGIN: Final = dt.datetime(2026, 3, 1, 8, 0, tzinfo=dt.UTC)
-"""The time of the first visit. There is one visit per second, unless lines are late."""
+"""The time at which the first line is sent. One line follows per second; the visits of late lines were earlier."""
 PRESENT: Final = 30
 """The number of visitors at the same time, without bots."""
 STAY: Final = 40
@@ -24,7 +24,7 @@ STAY: Final = 40
 visits.
 """
 LATEST_S: Final = 600
-"""The maximum delay of a line in seconds. Windows and sessions must stay open longer than this."""
+"""The delay of a late line in seconds is less than this. Windows and sessions must stay open at least this long."""
 
 PAGES: Final = ("/", "/products", "/products/1", "/products/2", "/cart", "/checkout", "/about", "/blog", "/blog/kafka")
 REFERRERS: Final = ("-", "-", "https://search.example/?q=ottla", "https://news.example/", "https://social.example/p/7")
@@ -55,7 +55,7 @@ def visits(
         count: the number of visits.
         malformed: the fraction of malformed lines.
         bots: the fraction of lines from bots.
-        late: the fraction of lines that are sent up to LATEST_S seconds late.
+        late: the fraction of lines that are sent late, by less than LATEST_S seconds.
         people: the number of distinct visitors, who return after a while. Default: one for every
             200 lines, but at least 100.
     """

@@ -43,7 +43,7 @@ class Refined:
     """The results of a pipeline for one micro-batch."""
 
     rows: DataFrame
-    """The rows to write as Parquet. The pipeline persists them if it uses them more than once."""
+    """The rows to write. The pipeline persists them, or the DataFrame that they are selected from."""
     adds: Mapping[str, Rows]
     observations: Rows = ()
     frontiers: Rows = ()
@@ -122,5 +122,5 @@ def reads_of(events: DataFrame) -> dict[TopicPartition, Read]:
 
 
 def query_id_of(checkpoint: Path) -> str:
-    """Return the id of the query in its checkpoint. Restarts do not change it."""
+    """Return the id of the query that a checkpoint belongs to. Restarts do not change it."""
     return str(json.loads((checkpoint / "metadata").read_text())["id"])

@@ -4,7 +4,7 @@ A join of two streams must know when the other side is complete. Spark uses a wa
 maximum delay, and drops later records. Here the order of records in a partition gives an exact answer. Weather has the
 airport as key, so that the observations of an airport arrive in order of time. When an observation of a later hour has
 arrived (the *frontier* of the airport), the weather of every earlier hour is final: it has arrived, or it does not
-exist. Flights at or after the frontier wait. Frontiers, weather and waiting flights are committed with the results
+exist. Other flights wait for their weather. Frontiers, weather and waiting flights are committed with the results
 (`store`), so that a restart continues from them.
 
 At the end of a replay, a closing event for each airport moves its frontier to the end of time.
@@ -140,7 +140,7 @@ def moved_frontiers(
 
 
 def parse_flights(values: DataFrame) -> DataFrame:
-    """Return flights with a column for each field of their JSON, the scheduled departure (UTC) and its local day."""
+    """Return flights with columns for fields of their JSON, for the scheduled departure (UTC) and for its local day."""
     parsed, scheduled, day = flight_columns(values)
     return parsed.withColumn("scheduled", scheduled).withColumn("day", day)
 

@@ -54,7 +54,7 @@ class Account:
     lost: int
     duplicated: int
     unknown: int
-    """The number of rows in the results that are not in the input."""
+    """The number of row numbers in the results that are not in the input."""
     statistics: int
     """The number of rows of statistics that were compared."""
     fields: int
@@ -185,7 +185,7 @@ def read_rows(datasets: Path, dataset: str, batch_ids: Sequence[int]) -> pa.Tabl
 def flight_account(
     expected: Mapping[str, Sequence[Any]], rows: pa.Table, statistics: Sequence[Mapping[str, Any]]
 ) -> Account:
-    """Return the account of joined rows and statistics, compared with expected values one by one."""
+    """Return the account of joined rows and statistics, compared with the expected ones."""
     account = row_account("flights", expected, rows)
     expected_statistics = expected_delays(expected)
     actual_statistics = {

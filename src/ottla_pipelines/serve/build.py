@@ -47,7 +47,7 @@ def _counts(run: Run, store: Store, rates: Rates) -> RunReport:
 
 
 def _table_account(run: Run, expected: Mapping[str, Sequence[Any]]) -> Account | None:
-    """Return the comparison of each value in the table with the input; None without a table."""
+    """Return the comparison of the rows in the table with the input; None without a table."""
     if run.table_format is None:
         return None
     from ottla_pipelines.serve.row_table import read_table

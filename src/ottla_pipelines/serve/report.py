@@ -26,7 +26,7 @@ class RunReport(Report):
 
 
 class Group(NamedTuple):
-    """The sums of delay statistics over a group of flights. Delays are in minutes."""
+    """The delay statistics of a group of flights. Delays are in minutes."""
 
     name: str
     flights: int

@@ -25,12 +25,13 @@ from ottla_console.security.users import load_users
 from ottla_console.serving import serve
 
 OWN = ("topic", "topic.replication.factor", "timeout.ms", "group.id", "init.timeout.ms")
-"""Properties below kafkastore. that are not configs of the clients."""
+"""The names, without the prefix kafkastore., of properties that are not client configs."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the registry until SIGINT or SIGTERM, and return the exit code. Raises ConfigurationError for invalid
-    options, and CommandFailedError if a package is missing.
+    """Serve the registry until SIGINT or SIGTERM, which `serve` raises again. Return the exit code if the server ends
+    without a signal. Raises ConfigurationError for invalid options and for an address that cannot be bound, and
+    CommandFailedError if a package is missing.
     """
     file: Mapping[str, str] = properties.load(args.file) if args.file else {}
     configs = {**_client_configs(file), **without_serialization(client_options(args))}

@@ -1,4 +1,4 @@
-"""Sample data that `ottla pipeline run --demo` writes to the topics if they are empty."""
+"""Sample data that `ottla pipeline run --demo` writes to the topic `visits` if it is empty."""
 
 from ottla_pipelines.ingest.fill import fill_visits
 

@@ -49,7 +49,7 @@ def bad_lines() -> DataFrame:
     return CHECKS.dead_letters(rows())
 
 
-@dp.table(comment="The number of lines that met and did not meet each expectation, by task.")
+@dp.table(comment="The number of lines checked by each expectation, and how many did not meet it, by task.")
 def tally() -> DataFrame:
     return CHECKS.tally(rows())
 
