@@ -85,7 +85,7 @@ class RequestContext:
         """Log which client uses a transactional id from now on.
 
         Other clients with this id are fenced, and an open transaction of this client holds up `read_committed`
-        consumers. Rate-limited: a client may do this for each transaction.
+        consumers. Rate-limited, because a client may initialize its id for each transaction.
         """
         text = "Initialized transactional_id=%s: producer_id=%d epoch=%d transaction_timeout_ms=%d%s"
         transactions_log.info(text, transactional_id, producer_id, epoch, timeout_ms, self.by)

@@ -144,7 +144,7 @@ class Telemetry:
 def subscription_for(client: TelemetryClient, subscriptions: Mapping[str, Mapping[str, str]]) -> Subscription:
     """Return the union of all subscriptions that match a client, with the shortest of their intervals.
 
-    Subscriptions without metrics are ignored. If none matches, the client has to push no metrics; the interval is then
+    Subscriptions without metrics are ignored. If none matches, the client pushes no metrics; the interval is then
     DEFAULT_PUSH_INTERVAL_MS.
     """
     metrics: set[str] = set()

@@ -450,7 +450,9 @@ def _header(records: RecordData | None) -> BatchHeader | None:
 
 
 def _permitted(topic: TopicProduceData, context: RequestContext) -> str:
-    """Return the topic's name. Raises an error if the topic is unknown or the client may not write to it."""
+    """Return the topic's name. Raises UnknownTopicIdError for an unknown topic id, and an authorization error if the
+    client may not write to the topic. Whether a named topic exists is not checked here.
+    """
     name = _name(topic, context)
     if name is None:
         raise errors.UnknownTopicIdError

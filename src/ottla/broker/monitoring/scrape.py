@@ -130,7 +130,9 @@ class Scrape:
         self.disks: dict[str, DiskSpace] = {}
 
     async def prepare(self) -> None:
-        """Count replicas, the cluster's partitions and groups. Read the lags of groups and the free space of disks."""
+        """Count this broker's replicas, the groups that it coordinates and, on the controller, the cluster's topics and
+        partitions. Read the lags of these groups and the free space of the disks.
+        """
         pace = Pace()
         for partition in self.partitions:
             self._count_replica(partition)

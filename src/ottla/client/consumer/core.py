@@ -344,7 +344,7 @@ class ConsumerCore:
     # Polling
 
     def idle(self) -> bool:
-        """Return whether records can be returned without the event loop, because it has nothing else to do. Called in
+        """Return whether poll() may return records without the event loop, which has nothing else to do. Called in
         the caller's thread.
         """
         return not (

@@ -41,12 +41,13 @@ class BrokerConnection:
         """
         low, high = self.versions.get(request.API_KEY, (0, -1))
         ours = range(max(request.VERSIONS.start, at_least), request.VERSIONS.stop)
-        best = min(high, ours.stop - 1 if at_most is None else at_most)
+        newest = ours.stop - 1 if at_most is None else min(ours.stop - 1, at_most)
+        best = min(high, newest)
         if best < max(low, ours.start):
             offered = f"versions {low} to {high}" if high >= 0 else "no version"
             raise errors.UnsupportedVersionError(
                 f"{self.channel.host}:{self.channel.port} supports versions {offered} of {request.NAME},"
-                f" this client {ours.start} to {ours.stop - 1 if at_most is None else at_most}"
+                f" this client {ours.start} to {newest}"
             )
         return best
 

@@ -160,8 +160,8 @@ class CompletedFetch:
         return self._batches.pop()[0]
 
     def unreadable(self, header: BatchHeader, error: Exception) -> errors.CorruptBatchError:
-        """Return the error that poll() raises for a batch that cannot be decoded. Each poll raises it, because the
-        position does not move.
+        """Return the error that poll() raises for a batch that cannot be decoded. A consumer raises it at each poll
+        until it seeks past the batch; a share consumer raises it once, and rejects the records.
         """
         reason = str(error)
         if isinstance(error, DecompressedTooLargeError):

@@ -245,7 +245,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         """Do nothing: offsets of topics that the topology does not read can always be deleted."""
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """Return the time of the commit. The caller has checked that the topology does not read the topic."""
+        """Return the time of the commit. The caller has checked that no member reads the topic."""
         return commit_ms
 
     def next_deadline(self) -> float:
