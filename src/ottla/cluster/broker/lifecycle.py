@@ -2,7 +2,8 @@
 
 Kafka's `BrokerLifecycleManager`.
 
-A standalone broker is a cluster of one broker. It has the same parts; its metadata store is in the log directory.
+A standalone broker is a cluster of one broker. It has the same parts; its metadata store is in its first log
+directory.
 """
 
 from __future__ import annotations
@@ -148,10 +149,10 @@ class BrokerLifecycle:
                 self._on_replaced(error.message)
 
     async def controlled_shutdown(self) -> None:
-        """Have the controller move this broker's leaderships to other brokers before it stops, if
-        `controlled.shutdown.enable` is set (KIP-49).
+        """Have the controller move this broker's leaderships to other brokers, if `controlled.shutdown.enable` is set
+        (KIP-49).
 
-        Do nothing if no other broker remains, or this broker is not registered.
+        Do nothing if no other broker remains, or this broker is not registered, or another broker has its id now.
         """
         config, own = self._config, self.metadata_cache.image.brokers.get(self._broker_id)
         if not config.controlled_shutdown_enable or own is None or self._is_last(self.metadata_cache.image):
@@ -230,7 +231,8 @@ class BrokerLifecycle:
         return [TopicPartition(p.topic_name, p.partition_index) for p in response.remaining_partitions]
 
     async def report_offline_replicas(self, partitions: Collection[TopicPartition]) -> None:
-        """Report replicas that are out of service to the controller, so that it elects other leaders (KIP-112).
+        """Report to the controller that replicas of this broker are out of service, so that it elects other leaders
+        (KIP-112).
 
         Retry after MetadataStoreError and NotControllerError until the report succeeds.
         """
@@ -256,7 +258,7 @@ class BrokerLifecycle:
             await self._store.multi([Create(path, value, sequence=True)])
 
     async def close(self) -> None:
-        """Stop taking part in the cluster. The caller then ends the session, which removes the registration."""
+        """Stop taking part in the cluster. The registration remains until the session ends."""
         await self._election.close()
         await self.config_store.close()
         self.interbroker.close()
