@@ -55,7 +55,9 @@ OLDER_VERSIONS: Final = {
     TxnOffsetCommitRequest: 4,
 }
 NEWER_VERSIONS: Final = {InitProducerIdRequest: 5, TxnOffsetCommitRequest: 5}
-"""The maximum versions of requests with older and newer levels of `transaction.version`, without two-phase commit."""
+"""OLDER_VERSIONS and NEWER_VERSIONS: maximum request versions below level NEWER of `transaction.version`, and from that
+level on, without two-phase commit.
+"""
 TWO_PHASE_INIT: Final = 6
 """The first version of InitProducerId with two-phase commit (KIP-939)."""
 CLOSE_SECONDS: Final = 5.0

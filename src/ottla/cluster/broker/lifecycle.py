@@ -2,8 +2,7 @@
 
 Kafka's `BrokerLifecycleManager`.
 
-A standalone broker is a cluster of one broker. It has the same parts; its metadata store is in its first log
-directory.
+A standalone broker is a cluster of one broker. It has the same parts; its metadata store is in its first log directory.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 UpdateMetadata adds and removes topics; LeaderAndIsr only changes partitions of topics in the image. An older partition
 state never replaces a newer one, so LeaderAndIsr and UpdateMetadata requests may overtake each other. UpdateMetadata
-requests must arrive in order, because their brokers and topics have no version. Requests with an older
-controller epoch than that of the image are rejected.
+requests must arrive in order, because their brokers and topics have no version. Requests with an older controller
+epoch than that of the image are rejected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Producer ids, unique in the cluster: allocated from the metadata store in blocks of 1,000.
 
-While the store can be read, batches with ids that were never allocated are rejected (`is_allocated`). An id in a log
-advances the allocator only if it is plausible; otherwise one batch with id 2^63-1 would exhaust all ids.
+While the store can be read, batches with ids above the last allocated block are rejected (`is_allocated`). An id in a
+log advances the allocator only if it is plausible; otherwise one batch with id 2^63-1 would exhaust all ids.
 """
 
 from __future__ import annotations
