@@ -22,7 +22,7 @@ GROUP = "console-share-consumer"
 
 def run(args: argparse.Namespace) -> int:
     """Print records until the limit of `--max-messages` or `--timeout-ms` is reached or a signal arrives. Acknowledge
-    each record: accept it, or release or reject it if the options say so.
+    each of them: accept it, or release or reject it if the options say so.
 
     Return 0, or after a signal 128 plus its number.
     """
