@@ -257,6 +257,6 @@ COMMAND = Command(
             "send.buffer.bytes: size in bytes of the socket's send buffer; -1: the system's default (default: 131072)",
             int,
         ),
-        Flag("--sync", "wait for the acknowledgement of each record before the next one is sent"),
+        Flag("--sync", "wait for the result of each record before the next one is sent"),
     ),
 )

@@ -104,7 +104,7 @@ COMMAND = Command(
             Flag("--reject", "reject records after they are printed, so that they are never delivered again"),
             required=False,
         ),
-        Flag("--reject-message-on-error", "reject a record that cannot be printed, instead of stopping"),
+        Flag("--reject-message-on-error", "reject a record that cannot be decoded, instead of stopping"),
         *OPTIONS,
         Repeatable(
             "--consumer-property, --command-property NAME=VALUE", "a consumer config, such as max.poll.records=100"

@@ -155,7 +155,7 @@ class Action:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command: its options, and either one function or several actions."""
+    """A command: its options, and either one function or actions."""
 
     options: Options = ()
     run: Callable[..., Any] | None = None

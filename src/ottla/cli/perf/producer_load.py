@@ -124,8 +124,8 @@ class Load:
             report.add(latencies, size, group.ended)
 
     def _successful(self, futures: list[RecordFuture]) -> list[RecordFuture]:
-        """Return the futures whose records were acknowledged, and add the number of the others to `failed`. If a batch was
-        split, only some of its records may have failed.
+        """Return the futures whose records were acknowledged, and add the number of the others to `failed`. If a batch
+        was split, only some of its records may have failed.
 
         Print each type of error once.
         """
