@@ -34,8 +34,8 @@ def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> di
     """Set the offsets of input and intermediate topics, and delete internal topics; with --dry-run, only print what
     would be done. The exit code is 1 if an input or intermediate topic does not exist.
 
-    Raises a KafkaError, such as ConfigurationError for invalid options, or NonEmptyGroupError if the group has members
-    and --force, which removes them, is not set.
+    Raises a KafkaError, such as ConfigurationError for invalid options, or NonEmptyGroupError if the consumer group has
+    members and --force, which removes them, is not set.
     """
     if args.dry_run:
         output.text("----Dry run displays the actions which will be performed when running Streams Reset Tool----")
