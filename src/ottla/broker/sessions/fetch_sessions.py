@@ -134,7 +134,7 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """The partitions that one request reads, and the fetch session of the client; None if it has none."""
+    """The partitions that one request reads, and its fetch session; `session` is None for a request without one."""
 
     partitions: list[tuple[PartitionKey, CachedPartition]]
     session: FetchSession | None
@@ -163,13 +163,13 @@ class FetchSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def partitions(self, session_id: int) -> list[PartitionKey]:
-        """Return the partitions of a session; none if there is no such session."""
+        """Return the keys of a session's partitions; an empty list if there is no such session."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions)
 
     def context(self, request: FetchRequest, version: int) -> FetchContext:
-        """Return the partitions and the session of a request; open a session if the request asks for one and
-        the limits allow it.
+        """Return the partitions and the session of a request; open a session if the request asks for one and names
+        partitions, and the limits allow it.
 
         Epochs 0 and -1 close the session that the request names.
 
@@ -232,7 +232,7 @@ class FetchSessions:
 
 
 def requested_partitions(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchPartition]]:
-    """Yield every partition that a request names, with its key."""
+    """Yield the key and the content of every partition in `request.topics`."""
     for topic in request.topics:
         for partition in topic.partitions:
             yield PartitionKey(topic.topic, topic.topic_id, partition.partition), partition
