@@ -3,9 +3,8 @@
 A request above its quota is executed and answered as usual. The `throttle_time_ms` of the response, if it has this
 field, is the time for which the client should pause; for that time the broker does not read from the connection either.
 Only topic and partition changes above the controller mutation quota are rejected, if the client knows
-THROTTLING_QUOTA_EXCEEDED. Quotas are looked up by user and
-client id in Kafka's order of precedence; each user or client under a default quota has the full quota for itself. Not
-thread-safe: event loop only.
+THROTTLING_QUOTA_EXCEEDED. Quotas are looked up by user and client id in Kafka's order of precedence; each user or
+client under a default quota has the full quota for itself. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class _Share(NamedTuple):
 
 
 class QuotaUsage(NamedTuple):
-    """The usage of a quota per second: bytes, percent of a CPU core, or partitions created and deleted.
+    """The usage of a quota per second: bytes, percent of one thread's time, or partitions created and deleted.
 
     An empty name means all users, or all clients.
     """

@@ -65,8 +65,8 @@ class BrokerListeners(list[Listener]):
         self.endpoints = tuple(bound)
 
     def advertised(self, config: BrokerConfig) -> tuple[Endpoint, ...]:
-        """Return the advertised listeners: the addresses in `advertised.listeners`, or else those to which the listeners
-        are bound.
+        """Return the advertised listeners: the addresses in `advertised.listeners`, or else the addresses to which the
+        listeners are bound.
 
         If a listener that is not in `advertised.listeners` is bound to all addresses of the machine, the machine's host
         name is advertised.

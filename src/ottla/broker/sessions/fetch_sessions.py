@@ -41,7 +41,7 @@ class PartitionKey(NamedTuple):
 
 
 class CachedPartition:
-    """One partition of a fetch: the client's request for it, and in a session the offsets of the last response."""
+    """One partition of a fetch: the client's request for it, and the offsets to compare the next response with."""
 
     __slots__ = ("follower", "high_watermark", "log_start_offset", "partition", "request")
 
@@ -113,7 +113,7 @@ class FetchSession:
         self.epoch = 1
         self.uses_ids = uses_ids
         self.answered_at = float("-inf")
-        """The time when the last response was created. The client sends its next request only after it."""
+        """The time when the last response was created. The client sends its next request only after that."""
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
     def update(self, request: FetchRequest) -> None:

@@ -1,7 +1,7 @@
 """Reading from remote storage for a request: Fetch, ShareFetch or ListOffsets.
 
-Handlers immediately read records that are on this broker. If a record is only in remote storage, the read raises
-RemoteReadNeededError, and the handler reads it from there without blocking the event loop.
+Handlers read from the local log. If a record is only in remote storage, this raises RemoteReadNeededError, and the
+handler reads the record from there without blocking the event loop.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def check_is_local(broker: BrokerContext, partition: Partition, offset: int) -> 
 
 
 class RemoteReads:
-    """Reads from remote storage that together may take remote.fetch.max.wait.ms."""
+    """Reads from remote storage that together may take at most remote.fetch.max.wait.ms."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker

@@ -31,7 +31,7 @@ from ottla.security.acl import ACL, ACLFilter, ACLResourcePatternType, ResourceP
 
 
 def add(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Add the ACLs that do not exist yet, and return them and the existing ones for JSON."""
+    """Add the requested ACLs that do not exist yet. Return the added ACLs and those that exist already, for JSON."""
     all_existing: list[ACL] = []
     all_added: list[ACL] = []
     for (kind, name, pattern), entries in requested_entries(args).items():

@@ -111,7 +111,7 @@ def kill(directory: Path, args: argparse.Namespace) -> int:
 
 def start(directory: Path, args: argparse.Namespace) -> int:
     """Start a broker or ZooKeeper if it is not running. Raises StartupError if it is paused or does not start, and
-    ConfigurationError if the cluster does not have it, or if ZooKeeper needs another Java.
+    ConfigurationError if the cluster does not have it, or if there is no suitable Java for ZooKeeper.
     """
     cluster = _existing(directory)
     broker = _find(cluster, args.id)

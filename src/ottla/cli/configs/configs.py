@@ -37,7 +37,7 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
     """Set and remove the configs, quotas or SCRAM credentials of the selected entity. Raises ConfigurationError for
     invalid changes, such as a combination of quotas and credentials, and InvalidConfigError if a quota to remove is not
-    set, or if there is no logger with a name to remove.
+    set, or a logger to remove does not exist.
     """
     targets = entities(args)
     if targets[0].kind.resource:
