@@ -60,9 +60,10 @@ def error_response(
 
 def _with_error(made: type[Any], source: Any, version: int, error: errors.KafkaError) -> Any:
     """Return a structure of type `made` with the error. The fields that identify the item are copied from `source`, the
-    item of the request.
+    request or its item.
 
-    `source` may also be None, or the name or number of the item, which is then the value of the first other field.
+    `source` may also be None, or the name or number of the item, which is then the value of the first field that is
+    neither an error nor a structure.
     """
     values: dict[str, Any] = {}
     is_first = True

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     sensitive: bool = False
     read_only: bool = False
     synonyms: tuple[tuple[str, str | None, int], ...] = ()
-    """Places where the config has a value, in the order of precedence: name, value (None if sensitive) and source."""
+    """The config's synonyms in the order of precedence: name, value (None if sensitive) and source."""
 
 
 def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
@@ -58,7 +58,8 @@ def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iter
 def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
     """Yield the configs of this broker.
 
-    A value comes from the dynamic configs of the broker, those of all brokers, the broker's file, or the default.
+    A value comes from the dynamic configs of the broker, those of all brokers, the broker's static configs, or the
+    default.
     """
     for name, option in type(live.static).options.items():
         places = [*_set_on_broker(live, name), ConfigSource(DEFAULT_CONFIG, name, option.default)]

@@ -28,14 +28,14 @@ class DynamicBrokerConfig:
         self.static = static
         self.current = static
         self.own: Mapping[str, str] = {}
-        """Dynamic configs of this broker."""
+        """Dynamic configs that are set for this broker, without unknown ones."""
         self.for_all: Mapping[str, str] = {}
-        """Dynamic configs of all brokers."""
+        """Dynamic configs that are set for all brokers, without unknown ones."""
         self._own_path = config_entities.entity(config_entities.BROKERS, str(broker_id))
         self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
 
     def update(self, image: ClusterImage) -> bool:
-        """Apply the dynamic configs of all brokers and of this one. Return whether `current` has changed.
+        """Apply the dynamic configs of all brokers and of this one. Return whether a config has changed.
 
         If they conflict with the broker's file, log the error and keep `current`.
         """

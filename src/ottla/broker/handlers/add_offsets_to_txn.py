@@ -1,4 +1,5 @@
-"""AddOffsetsToTxn: add a group's partition of `__consumer_offsets` to a transaction, before its offsets are committed.
+"""AddOffsetsToTxn: add a group's partition of `__consumer_offsets` to a transaction, so that it can
+commit offsets of the group.
 
 The topic is created if it does not exist.
 """

@@ -1,7 +1,8 @@
 """ShareFetch: acquire records for a member of a share group, after applying its acknowledgements (KIP-932).
 
 From version 2 on, a member can enforce max_records and renew its locks. The broker answers when records are available,
-if a partition has an error, or after `max_wait_ms`. As in Kafka, `min_bytes` is ignored.
+if a partition has an error, after `max_wait_ms`, or at once if the request acquires no records. As in Kafka,
+`min_bytes` is ignored.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_REPLICAS}UnderMinIsrPartitionCount",
         GAUGE,
         NONE,
-        "Partitions led here with fewer in-sync replicas than acks=all requires, so that it fails. Must be 0.",
+        "Partitions led here with fewer in-sync replicas than acks=all requires, so that such writes fail. Must be 0.",
         replicas.under_min_isr,
     ),
     BrokerMetric(

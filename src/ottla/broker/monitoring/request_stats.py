@@ -152,14 +152,14 @@ class RequestStats:
 
 
 def _count_none(_response: Any, errors: dict[int, int]) -> None:
-    """Count a response that has no field for error codes as a success."""
+    """Count a response without a field `error_code` as a success."""
     errors[0] = errors.get(0, 0) + 1
 
 
 def _counter(struct: Any) -> CountErrors | None:
     """Return a function that counts the error codes in a structure and in the structures of its arrays.
 
-    None if there is no field for error codes.
+    None if there is no field `error_code`.
     """
     if not (isinstance(struct, type) and issubclass(struct, Struct)):
         return None
