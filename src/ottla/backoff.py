@@ -10,7 +10,7 @@ from typing import Final
 MULTIPLIER: Final = 2
 """The default factor by which delays grow, as in Kafka's `CommonClientConfigs.RETRY_BACKOFF_EXP_BASE`."""
 JITTER: Final = 0.2
-"""A jitter with which clients do not all retry at the same time: `CommonClientConfigs.RETRY_BACKOFF_JITTER` in Kafka."""
+"""A jitter that keeps clients from retrying at the same time: `CommonClientConfigs.RETRY_BACKOFF_JITTER` in Kafka."""
 
 
 STABLE_SECONDS: Final = 60.0

@@ -204,8 +204,8 @@ TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 def advertised_apis(*, telemetry: bool, in_cluster: bool) -> tuple[tuple[ApiEntry, range], ...]:
     """Return the APIs that ApiVersions lists, with their versions.
 
-    As in Kafka, the APIs of client metrics are listed only if a class in `metric.reporters` receives the metrics
-    (`telemetry`), and inter-broker APIs only in a cluster.
+    The APIs of client metrics are listed only if a class in `metric.reporters` receives the metrics (`telemetry`), as
+    in Kafka; inter-broker APIs are listed only in a cluster.
     """
     entries = (entry for entry in SUPPORTED_APIS if telemetry or entry.name not in TELEMETRY)
     return tuple((entry, versions) for entry in entries if (versions := entry.versions(in_cluster=in_cluster)))

@@ -90,9 +90,9 @@ class Broker:
     """One Kafka broker, or a cluster of several, in this process.
 
     `config`: Kafka's broker configs by name, such as `{"num.partitions": 3}`. `data_dir`: the log directory; for
-    several brokers, the parent of their log directories; by default a temporary directory, which `stop`
-    deletes; ignored if `config` has log.dirs or log.dir. `port`: the port on 127.0.0.1; for several brokers, the
-    port of the first one; 0, the default: free ports; ignored if `config` has listeners. `brokers`: the number of
+    several brokers, the parent of their log directories; by default a temporary directory, which `stop` deletes;
+    ignored if `config` has log.dirs or log.dir. `port`: the port on 127.0.0.1; for several brokers, the port of the
+    first one; 0, the default: free ports; ignored if `config` has listeners. `brokers`: the number of
     brokers; several brokers replicate, elect leaders and fail over as in any cluster.
     `clock`: a clock that `advance_clock` moves, with the brokers' timers; by default the system clock.
 

@@ -118,8 +118,8 @@ def _items(source: Any, field: Field, version: int) -> Iterator[Any]:
 
 
 def _is_only_a_group(item: Any, made: type[Struct], version: int) -> bool:
-    """Return whether an item of the request has no field in common with the response's item, but an array with the
-    actual items, such as the directories of AlterReplicaLogDirs.
+    """Return whether an item of the request has no field in common with the response's item, but has an array of
+    structures, which are the actual items. An example are the directories of AlterReplicaLogDirs.
     """
     if not isinstance(item, Struct) or not any(isinstance(f.element, StructType) for f in item.FIELDS):
         return False

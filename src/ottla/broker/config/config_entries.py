@@ -20,7 +20,7 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 
 
 class ConfigSource(NamedTuple):
-    """A place where a config has a value: the source's number, the config's name there, and the value."""
+    """A place where a config may have a value: the source's number, the config's name there, and the value."""
 
     source: int
     name: str

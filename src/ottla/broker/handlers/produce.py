@@ -9,8 +9,8 @@ A partition must be in the producer's transaction before its first batch is appe
 adds the partition. Older producers send AddPartitionsToTxn, and the broker verifies that the partition was added
 (KIP-890), unless transaction.partition.verification.enable is false.
 
-Requires WRITE on the topic and, for transactional batches, on the transactional id. Without WRITE on the transactional
-id, the whole request fails.
+Requires WRITE on the topic and, for transactional batches, on the transactional id. A request with
+transactional batches fails as a whole without WRITE on the transactional id.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class ShareFetch:
         self._reader = SharePartitionReader(context, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
         self._not_cached: NotCachedError | RemoteReadNeededError | None = None
-        """The error that describes data to be read from the disk, or from remote storage, before records can be
+        """An error that describes data to be read from the disk, or from remote storage, before records can be
         acquired; None if there is none.
         """
         self._has_skipped = False  # whether only records of aborted transactions were read, and others follow
