@@ -221,7 +221,7 @@ class Dispatch:
     ) -> Response | None:
         """Handle a request when this broker has received the cluster's metadata, or after INITIALIZATION_SECONDS.
 
-        Before that, it would report all topics as unknown.
+        Before that, the broker would report all topics as unknown.
         """
         await self._following.wait_initialized()
         answer = handler(request, context)
