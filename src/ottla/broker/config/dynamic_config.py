@@ -1,4 +1,4 @@
-"""The broker's current configs: those of its file, overridden by dynamic configs (KIP-226)."""
+"""The broker's current configs: its static configs, overridden by dynamic ones (KIP-226)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DynamicBrokerConfig:
     def update(self, image: ClusterImage) -> bool:
         """Apply the dynamic configs of all brokers and of this one. Return whether a config has changed.
 
-        If they conflict with the broker's file, log the error and keep `current`.
+        If they conflict with the static configs, log the error and keep `current`.
         """
         own, for_all = (image.configs.get(path, {}) for path in (self._own_path, self._path_for_all))
         self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}

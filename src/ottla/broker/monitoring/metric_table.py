@@ -411,7 +411,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_REQUESTS}TotalTimeMs",
         SUMMARY,
         REQUEST,
-        "Time from the receipt of a request to its response, in milliseconds.",
+        "Time from the start of the processing of a request to its response, in milliseconds.",
         requests.total_time,
     ),
     BrokerMetric(

@@ -82,7 +82,9 @@ class ApiStats:
         """The number of requests that are not answered yet."""
 
     def record(self, version: int, nbytes: int, began: float) -> None:
-        """Count a request that was answered at once. `began`: when it was read, in seconds of `time.perf_counter`."""
+        """Count a request that was answered at once. `began`: the start of its processing, in seconds of
+        `time.perf_counter`.
+        """
         self.inline.record(time.perf_counter() - began)
         self._count(version, nbytes, began)
 
