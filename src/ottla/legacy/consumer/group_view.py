@@ -83,8 +83,10 @@ class GroupWatcher:
     def _partitions(self, topic: str) -> list[int]:
         path = znodes.topic(topic)
         raw = self._zk.get(path, self._watch(path))
+        if not raw:
+            return []
         try:
-            return [] if not raw else sorted(int(p) for p in znodes.load(raw)["partitions"])
+            return sorted(int(p) for p in znodes.load(raw)["partitions"])
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableNodeError(f"{path} is not a replica assignment: {raw[:200]!r}: {error!r}") from None
 
