@@ -59,7 +59,7 @@ class Lines(NamedTuple):
             for pair in (text or b"").split(self.headers_separator) if text else []:
                 name, value = self._split(pair, self.header_key_separator, "header key", number)
                 try:
-                    headers.append(((name or b"").decode(), self._null(value)))
+                    headers.append((pair.decode(), None) if name is None else (name.decode(), self._null(value)))
                 except UnicodeDecodeError:
                     raise ConfigurationError(f"The name of a header on line number {number} is not UTF-8") from None
         key: bytes | None = None

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.cluster.broker.config_store import DynamicConfigStore
+from ottla.cluster.broker.feature_levels import FeatureLevels
 from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
 from ottla.cluster.broker.registration import Registration
 from ottla.cluster.controller.channels import ControllerChannels, StopReplica
@@ -80,6 +81,7 @@ class BrokerLifecycle:
         self.metadata_cache = MetadataCache()
         self.controller_requests = ControllerRequestHandler(store, self.metadata_cache, broker_id)
         self.config_store = DynamicConfigStore(store, self.metadata_cache)
+        self._features = FeatureLevels(store, self.metadata_cache)
         self.interbroker = InterBrokerClient(
             self._broker,
             config.inter_broker_listener_name,
@@ -102,7 +104,8 @@ class BrokerLifecycle:
         )
 
     async def prepare(self, cluster_id: str | None) -> None:
-        """Read the cluster id, or create it, and read the dynamic configs from the metadata store.
+        """Read the cluster id, or create it, and read the dynamic configs and the levels of features from the metadata
+        store.
 
         `cluster_id`: the cluster id in the log directory; None if it has none. Raises StartupError if the metadata
         store has another one.
@@ -110,6 +113,7 @@ class BrokerLifecycle:
         agreed_id = await agreed_cluster_id(self._store, cluster_id)
         await self.metadata_cache.update(lambda _: ClusterImage(agreed_id))
         await self.config_store.start()
+        await self._features.start()
 
     async def register(self, broker: BrokerImage) -> None:
         """Register the broker. Raises StartupError if another broker has its broker.id, or one of its addresses."""
@@ -259,6 +263,7 @@ class BrokerLifecycle:
     async def close(self) -> None:
         """Stop taking part in the cluster. The registration remains until the session ends."""
         await self._election.close()
+        await self._features.close()
         await self.config_store.close()
         self.interbroker.close()
 

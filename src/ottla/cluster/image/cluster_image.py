@@ -93,9 +93,9 @@ class ClusterImage:
     names: Mapping[UUID, str] = field(default_factory=dict)
     """Topic names by id."""
     features: Mapping[str, int] = field(default_factory=highest)
-    """Levels of the cluster's features. Only the controller reads them from the metadata store."""
+    """Levels of the cluster's features."""
     features_epoch: int = 0
-    """In the controller's image, the number of times that feature levels were written."""
+    """The number of times that feature levels were written."""
     deleting: Mapping[str, TopicImage] = field(default_factory=dict)
     """Topics that are being deleted: unavailable, but some logs may still be on disks.
 
