@@ -405,6 +405,21 @@ def test_term_that_cannot_start_does_not_block_other_controllers() -> None:
     run(test)
 
 
+def test_feature_levels_reach_every_broker() -> None:
+    async def test(cluster: Cluster) -> None:
+        brokers = await three(cluster)
+        for level in (1, 2):
+            await brokers[0].controller.set_features({"transaction.version": level})
+            images = [broker.member.metadata_cache for broker in brokers]
+            await until(lambda: {cache.image.features["transaction.version"] for cache in images} == {level})  # noqa: B023
+            assert {cache.image.features_epoch for cache in images} == {level}
+        late = await cluster.add(4)
+        assert late.member.metadata_cache.image.features == brokers[0].controller.image.features
+        assert late.member.metadata_cache.image.features_epoch == 2
+
+    run(test)
+
+
 MALFORMED = (b"", b"{", b"[]", b"null", b"1", b'{"features": 1}', b'{"features": {"a": 1}}', b"\xff", b"[" * 100_000)
 READ_PATHS = (
     znodes.FEATURE,
