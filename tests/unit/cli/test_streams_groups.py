@@ -53,6 +53,13 @@ def empty_group(broker: Broker, name: str) -> str:
     return name
 
 
+def test_application_with_an_active_streams_group_is_not_reset(
+    thread: StreamsThread, at: tuple[str, str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["streams-application-reset", *at, "--application-id", name, "--force"]) == 1
+    assert f"Streams group '{name}' is still active" in capsys.readouterr().err
+
+
 def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
     assert main(["streams-groups", *arguments]) == code
     return capsys.readouterr().out

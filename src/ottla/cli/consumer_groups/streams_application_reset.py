@@ -47,6 +47,15 @@ def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> di
 
 
 def _require_inactive(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
+    streams = next(
+        (g for g in admin.list_groups() if g.group_id == args.application_id and g.group_type.lower() == "streams"),
+        None,
+    )
+    if streams is not None and streams.state not in INACTIVE:
+        raise NonEmptyGroupError(
+            f"Streams group '{args.application_id}' is still active. Make sure to stop all running application "
+            "instances before running the reset tool."
+        )
     group = admin.describe_consumer_groups([args.application_id])[args.application_id]
     if group.state in INACTIVE:
         return

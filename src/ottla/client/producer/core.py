@@ -202,7 +202,7 @@ class ProducerCore:
         """Return the queues of a topic; None if the metadata does not contain the topic (or the partition)."""
         cluster, version = self.metadata.cluster, self.metadata.version
         info = cluster.topics.get(topic)
-        if info is None or not info.partitions or (partition is not None and not 0 <= partition < len(info.partitions)):
+        if info is None or not info.partitions or (partition is not None and partition >= len(info.partitions)):
             return None
         topic_queues = self.accumulator.topic(topic)
         if topic_queues.version != version:
