@@ -120,9 +120,9 @@ def read_range(
 ) -> Iterator[Columns]:
     """Yield the records with start_offset <= offset < end_offset as columns, part by part.
 
-    Offsets without a record (compacted, aborted, control records) are skipped. Raises OffsetOutOfRangeError if
-    the next offset to read is not (or no longer) in the log, and KafkaTimeoutError if there is no progress for
-    `poll_timeout_ms`.
+    Offsets without a record (compacted, control and, with read_committed, aborted records) are skipped. Raises, for
+    example, OffsetOutOfRangeError if the next offset to read is not (or no longer) in the log, and KafkaTimeoutError if
+    there is no progress for `poll_timeout_ms`.
     """
     settings = {
         "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,
