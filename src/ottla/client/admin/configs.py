@@ -86,8 +86,8 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry(NamedTuple):
     """A config of a resource. `source` is a number of `ConfigSource`, or -1 if the broker does not report it.
     `config_type` is Kafka's number of the type (1 boolean, 2 string, 3 int…). The synonyms, if they were requested,
-    start with the value that applies. `own_source` is the source of the configs that are
-    set on the resource itself; None if it is unknown.
+    start with the value that applies. `own_source` is the source of the configs that are set on the resource itself;
+    None if it is unknown.
     """
 
     name: str
@@ -155,8 +155,8 @@ class ConfigsAdmin(AdminDriver):
         """Return the configs of resources, by resource and config name.
 
         If the `configs` of a resource names some, only these are returned. The keys of the result are resources without
-        `configs`. `config_filter` is "all", "modified" (set on the resource itself), "default" (all
-        others; see `ConfigEntry.is_modified`) or "static" (from the broker's configuration file).
+        `configs`. `config_filter` is "all", "modified" (set on the resource itself), "default" (all others; see
+        `ConfigEntry.is_modified`) or "static" (from the broker's configuration file).
         """
         is_included = FILTERS.get(config_filter.lower())
         if is_included is None:

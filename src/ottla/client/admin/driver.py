@@ -2,9 +2,9 @@
 modules of this package.
 
 A call may be about many keys (topics, partitions, groups…). If some keys fail with a retriable error, only these are
-sent again. In the end the first failure is raised; if the call has several keys, a note lists those that failed. If the
-caller passes a dictionary `errors`, failures are put into it by key instead, and the successes are returned. Kafka's
-`AdminApiDriver`, `AdminApiHandler` and `AdminApiLookupStrategy`.
+sent again. In the end the first failure is raised; if the call has several keys, a note says how many failed, and lists
+the first of them. If the caller passes a dictionary `errors`, failures are put into it by key instead, and the
+successes are returned. Kafka's `AdminApiDriver`, `AdminApiHandler` and `AdminApiLookupStrategy`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TRANSACTION: Final = 1
 """GROUP and TRANSACTION are key types of FindCoordinator. GROUP is also used for share groups."""
 
 TOPIC_IDLE_MS: Final = 60_000
-"""Time in milliseconds without calls that need leaders, after which a refresh no longer requests the topics."""
+"""Time in milliseconds after the last call that needed leaders, until refreshes no longer request topics."""
 
 BRIEF_ATTEMPTS: Final = 5
 """Maximum number of attempts when the error may only mean that the broker's metadata is outdated. They take about 1.5
@@ -73,19 +73,21 @@ class AdminCall(Generic[K, V]):
     the request; `of` is then the class of the request.
     """
     parse: Callable[[Any, list[K], int], Mapping[K, V | errors.KafkaError]]
-    """Returns the result of each key. Its arguments are the response, the keys of the request, and the broker's id (-1:
-    any).
+    """Returns the result or the error of each key. Its arguments are the response, the keys of the request, and the
+    broker's id (-1: any).
     """
     lookup: Lookup
     name: str = ""
     """The subject of the error code of the whole response, for messages; empty if the response has no such code."""
     of: type[Request[Any]] | None = None
     at_most: int | None = None
-    """The highest version of the request to use; None for no limit."""
+    """The highest version of the request to use; None for no limit. Ignored for requests to any broker."""
     final: tuple[type[errors.KafkaError], ...] = ()
-    """Errors that are not retried, even if they are retriable."""
+    """Errors after which a key is not retried, even if they are retriable."""
     retried_briefly: tuple[type[errors.KafkaError], ...] = ()
-    """Errors that are retried only a few times (BRIEF_ATTEMPTS): a topic may be too new for the broker to know it."""
+    """Errors after which a key is retried only a few times (BRIEF_ATTEMPTS): a topic may be too new for the broker to
+    know it.
+    """
 
 
 class AdminDriver:

@@ -214,8 +214,8 @@ class KafkaConsumer(ConsumerQueries):
         await self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Pause partitions: poll() returns none of their records until resume() is called, or the partitions are
-        revoked.
+        """Pause partitions: poll() returns none of their records until resume() is called, or the partitions are no
+        longer assigned.
         """
         self._check_open()
         self._core.pause([TopicPartition(*tp) for tp in partitions], True)
@@ -315,7 +315,7 @@ class KafkaConsumer(ConsumerQueries):
         """Return the id of this client in telemetry (KIP-714).
 
         Raises KafkaTimeoutError if the cluster assigns none in time, UnsupportedVersionError if it does not support
-        telemetry, and IllegalStateError if enable.metrics.push is false.
+        telemetry or has rejected the request, and IllegalStateError if enable.metrics.push is false.
         """
         return await self._wait(telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms)))
 

@@ -432,8 +432,8 @@ class ConsumerCore:
     # Records (caller's thread, or event loop)
 
     def next_records(self, at_most: int, wake: Callable[[], Any]) -> Records:
-        """Return up to `at_most` fetched records, and advance the positions. `wake` is called to resume fetching when
-        the buffer has room again.
+        """Return up to `at_most` fetched records, and advance the positions. `wake` is called after data was
+        removed, if fetching was suspended.
         """
         records = self.buffer.next_records(at_most, wake, self.key_deserializer, self.value_deserializer)
         if records and self.interceptors:

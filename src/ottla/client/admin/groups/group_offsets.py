@@ -165,7 +165,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         errors: Errors | None = None,
     ) -> None:
         """Delete the committed offsets of partitions. Raises GroupSubscribedToTopicError if a member is subscribed to
-        the topic.
+        the topic of one of them.
         """
 
         def request(remaining: list[TopicPartition]) -> delete.OffsetDeleteRequest:

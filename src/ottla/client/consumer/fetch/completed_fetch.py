@@ -106,7 +106,7 @@ class CompletedFetch:
         return self.generation == self.state.generation
 
     def next_records(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
-        """Return up to `at_most` records of the next batch, or an empty list if all have been returned.
+        """Return up to `at_most` further records of one batch, or an empty list if all have been returned.
 
         Raises CorruptBatchError for a batch that cannot be decoded, RecordDeserializationError for a record that cannot
         be deserialized. After an error, the position is unchanged.

@@ -76,8 +76,8 @@ class FetchBuffer:
     def next_records(
         self, at_most: int, wake: Callable[[], Any], key: Convert | None, value: Convert | None
     ) -> Records:
-        """Return up to `at_most` records, and advance the positions. `wake` is called when data was removed, to resume
-        fetches that were suspended.
+        """Return up to `at_most` records, and advance the positions. `wake` is called after data was removed, if
+        fetching was suspended.
         """
         out: Records = {}
         left = at_most

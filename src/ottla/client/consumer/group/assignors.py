@@ -1,8 +1,7 @@
 """Assignors: how the leader of a classic group assigns partitions to members. Kafka's `ConsumerPartitionAssignor`s.
 
-An assignment does not depend on the racks of members and replicas (KIP-881). Other
-members of the group may be Java clients: the results of range and roundrobin equal Java's without racks; those of the
-sticky assignors are as balanced.
+An assignment does not depend on the racks of members and replicas (KIP-881). Other members of the group may be Java
+clients: the results of range and roundrobin equal Java's without racks; those of the sticky assignors are as balanced.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class GroupHeartbeat:
         """The values of the fields in the requests since the last reset."""
 
     def reset(self) -> None:
-        """Include all fields in the next request, as is necessary if the broker may not have received the last one."""
+        """Include all fields in the next request."""
         self._sent = {}
 
     @property

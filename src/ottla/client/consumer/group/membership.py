@@ -110,7 +110,7 @@ class Membership(abc.ABC):
     @property
     @abc.abstractmethod
     def is_settled(self) -> bool:
-        """Whether no joining is in progress that would make the coordinator reject a commit."""
+        """Whether no join is in progress or, with KIP-848, whether the consumer is a member, as far as it knows."""
 
     @property
     @abc.abstractmethod
