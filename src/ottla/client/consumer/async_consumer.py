@@ -268,12 +268,16 @@ class KafkaConsumer(ConsumerQueries):
     # Metadata
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the numbers of a topic's partitions; None if it does not exist."""
+        """Return the numbers of a topic's partitions; None if it does not exist. With allow.auto.create.topics, the
+        broker may create it.
+        """
         infos = await self._wait(self._core.topic_metadata.partitions_for(topic, self._default_timeout))
         return {p.partition for p in infos} or None
 
     async def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
-        """Return a topic's partitions with leaders and replicas; none if it does not exist. Java's partitionsFor."""
+        """Return a topic's partitions with leaders and replicas; none if it does not exist. With
+        allow.auto.create.topics, the broker may create it. Java's partitionsFor.
+        """
         return list(await self._wait(self._core.topic_metadata.partitions_for(topic, self._seconds(timeout_ms))))
 
     async def topics(self) -> set[str]:

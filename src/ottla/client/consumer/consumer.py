@@ -178,8 +178,8 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
 
         Returns about 16 MiB of a partition at most; the next call returns more. Deserializers are not used, and
         interceptors do not get the records. `headers`: whether the columns include the headers of the records. `until`:
-        end offsets of partitions; only records before them are returned. Once all of these are returned, the position
-        is the end offset, or higher if the fetched data has no records after them.
+        end offsets of partitions; only records before them are returned. Repeated calls advance the position to the end
+        offset, or further if the fetched data has no records after it.
         """
         ends = until or {}
         self._enter()

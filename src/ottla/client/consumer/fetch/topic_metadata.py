@@ -42,7 +42,7 @@ class TopicMetadataFetcher:
         return {topic.name: topic.partitions for topic in infos if topic.error is None}
 
     async def partitions_for(self, topic: str, timeout: float) -> Partitions:
-        """Return the partitions of a topic; an empty tuple if it does not exist."""
+        """Return the partitions of a topic; an empty tuple if it does not exist, and the broker has not created it."""
         for info in await self._fetch([topic], timeout):
             if info.error is None:
                 return info.partitions
