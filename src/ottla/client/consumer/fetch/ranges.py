@@ -60,7 +60,7 @@ class Planner:
         return {topic for topic in names if compiled.search(topic)}
 
     def partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
-        """Return the current partitions of topics; none of a topic that does not exist, unless the broker creates it."""
+        """Return the current partitions of topics; none of an unknown topic, unless the broker creates it."""
         numbered = set()
         for topic in topics:
             numbers = self._consumer.partitions_for_topic(topic)

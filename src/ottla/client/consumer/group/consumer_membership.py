@@ -128,7 +128,7 @@ class ConsumerMembership(Membership):
         id.
         """
         self._owned: dict[TopicPartition, uuid.UUID] = {}
-        """The current assignment in the form of `_target`; heartbeats report it."""
+        """The current assignment in the form of `_target`."""
         self._names: dict[uuid.UUID, str] = {}
         """The names of all topics that have ever been assigned, by topic id."""
         self._retry: asyncio.TimerHandle | None = None

@@ -91,7 +91,7 @@ class Membership(abc.ABC):
         """The generation or member epoch, which commits contain."""
         self.listener: Any = None
         self.before_revoke = before_revoke
-        """Called before partitions are revoked, to commit their offsets if automatic commits are enabled."""
+        """Called before partitions are revoked, for example to commit their offsets."""
         self.poll_trigger = poll_trigger
         self.metrics = metrics
         self.last_poll = time.monotonic()
@@ -110,7 +110,7 @@ class Membership(abc.ABC):
     @property
     @abc.abstractmethod
     def is_settled(self) -> bool:
-        """Whether no join is in progress or, with KIP-848, whether the consumer is a member, as far as it knows."""
+        """Whether no join is in progress. If the broker assigns: whether the consumer is a member, as far as it knows."""
 
     @property
     @abc.abstractmethod
