@@ -90,11 +90,12 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         pattern: str | re.Pattern[str] | SubscriptionPattern | None = None,
         listener: Any = None,
     ) -> None:
-        """Subscribe to topics, or to all topics whose name contains a match of `pattern` (internal ones only with
-        exclude.internal.topics=false). The members of the group share the partitions.
+        """Subscribe to topics, or to all topics whose name contains a match of `pattern`. The members of the group
+        share the partitions.
 
         Without a group_id all partitions of the topics are assigned, as in kafka-python, and the listener is not
-        called. Brokers evaluate a SubscriptionPattern against whole names (group.protocol=consumer only).
+        called. Internal topics match a pattern only with exclude.internal.topics=false. Brokers, however, evaluate a
+        SubscriptionPattern, against whole names (group.protocol=consumer only).
 
         The listener is called for assigned and revoked partitions (see ConsumerRebalanceListener). Replaces the
         previous subscription. Without topics and pattern, the consumer is unsubscribed.

@@ -110,7 +110,7 @@ class Membership(abc.ABC):
     @property
     @abc.abstractmethod
     def is_settled(self) -> bool:
-        """Whether no join is in progress. If the broker assigns: whether the consumer is a member, as far as it knows."""
+        """Whether no join is in progress or, if the broker assigns, the consumer is a member, as far as it knows."""
 
     @property
     @abc.abstractmethod
