@@ -2,7 +2,7 @@
 
 A rebalance begins and ends while the application is in poll(), because the listener has to be called. In between, its
 requests are sent in the background. So are the heartbeats between rebalances. A member whose application does not call
-poll() for max.poll.interval.ms leaves the group; a static member only stops its heartbeats.
+poll() for max.poll.interval.ms leaves the group; a static member does not leave, but stops its heartbeats.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ClassicMembership(Membership):
         self._hurry = asyncio.Event()
         self._joining: asyncio.Task[set[TopicPartition]] | None = None
         self._assigned: set[TopicPartition] | None = None
-        """The assignment of a completed rebalance, until `_adopt_assignment` applies it."""
+        """The assignment of a completed rebalance, until `_adopt_assignment` applies or drops it."""
         self._last_assigned: protocol.LastAssignment = (NO_GENERATION, set())
         self._joined_topics: frozenset[str] = frozenset()
         self._assigned_counts: dict[str, int] | None = None
