@@ -29,7 +29,7 @@ REASSIGNMENTS_MS = 2_000
 """Timeout in milliseconds of the request for active reassignments."""
 
 HEALTH = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
-"""Flags that select unhealthy partitions. A partition is printed if any of them applies."""
+"""Flags that select unhealthy partitions. If several are set, a partition is printed if any of them applies."""
 SET_ON_TOPIC = 1
 """The source DYNAMIC_TOPIC_CONFIG of configs that are set on the topic itself."""
 
@@ -69,7 +69,9 @@ def list_topics(admin: KafkaAdminClient, args: argparse.Namespace, output: Outpu
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the topics or partitions that the options select, and return the topics with their partitions for JSON."""
+    """Print the topics or partitions that the options select. Return the selected topics, with the selected partitions,
+    for JSON.
+    """
     topics = _matching(admin, args, must_exist=bool(args.topic))
     configs = _configs(admin, topics)
     reassignments = reassignments_of(admin, [partition for topic in topics for partition in topic.partitions])
@@ -181,7 +183,8 @@ COMMAND = AdminCommand(
         ),
         Flag(
             "--under-replicated-partitions",
-            "print only partitions with replicas that are not in sync, apart from those that a reassignment is adding",
+            "print only partitions with fewer in-sync replicas than assigned replicas; the latter exclude those that a "
+            "reassignment is adding",
             actions="describe",
         ),
         Flag("--unavailable-partitions", "print only partitions without a leader", actions="describe"),
@@ -266,7 +269,7 @@ def reassignments_of(admin: KafkaAdminClient, partitions: Iterable[PartitionInfo
 
 def parse_assignment(text: str) -> dict[int, list[int]]:
     """Parse broker ids such as `0:1,1:2`, and return them by partition number. Raises ConfigurationError if one is not
-    a number.
+    an integer.
     """
     try:
         return {i: [int(b) for b in part.split(":")] for i, part in enumerate(text.split(","))}
@@ -277,8 +280,8 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 def _is_unhealthy(
     partition: PartitionInfo, reassignments: Reassignments, least: Mapping[str, int], args: argparse.Namespace
 ) -> bool:
-    """Return whether one of the flags in HEALTH is set and applies to the partition. `least` is the value of
-    min.insync.replicas by topic name.
+    """Return whether one of the flags in HEALTH is set and applies to the partition. `least` contains the values
+    of min.insync.replicas by topic name.
     """
     spare = len(partition.isr) - least.get(partition.topic, 0)
     return any(
@@ -292,9 +295,7 @@ def _is_unhealthy(
 
 
 def is_under_replicated(partition: PartitionInfo, reassignments: Reassignments) -> bool:
-    """Return whether the ISR has fewer replicas than the partition, apart from the number of replicas that a
-    reassignment is adding.
-    """
+    """Return whether the ISR has fewer replicas than the partition has without those that a reassignment is adding."""
     reassignment = reassignments.get(TopicPartition(partition.topic, partition.partition))
     return len(partition.isr) < len(partition.replicas) - (len(reassignment.adding_replicas) if reassignment else 0)
 

@@ -28,11 +28,11 @@ one.
 """
 
 Row = Mapping[str, Any]
-"""The cells of a row by JSON name, in the order of the columns. None is printed as `None`."""
+"""The cells of a row by JSON name, in the order of the columns. In the table, None is printed as `None`."""
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, _: Output) -> Iterator[Row]:
-    """Yield a row for each transactional id that the filters select, sorted by its coordinator's broker id."""
+    """Yield a row for each transactional id that the filters select, in the order of the coordinators' broker ids."""
     for broker in sorted(node.id for node in admin.describe_cluster().nodes):
         for listing in admin.list_transactions(
             [broker], duration_filter_ms=args.duration_filter, transactional_id_pattern=args.transactional_id_pattern

@@ -25,10 +25,9 @@ class KafkaAdminClient(SynchronousClient[AdminCore]):
             admin.create_topics([NewTopic("topic", num_partitions=3, replication_factor=1)])
 
     Options are keywords, or one mapping with Kafka's names. Calls raise the errors of brokers, and KafkaTimeoutError
-    after `timeout_ms` (by default default.api.timeout.ms). A call about many resources applies to each of them
-    separately: if some fail, it raises the first failure, and the others still take effect. Most of these calls take a
-    dictionary `errors`: they put the failures into it by key, such as the resource, and return the successes instead
-    of raising.
+    after `timeout_ms` (by default default.api.timeout.ms). Most calls about many resources apply to each of them
+    separately: if some fail, the call raises the first failure, and the others still take effect. Most of these calls
+    take a dictionary `errors`: instead of raising the failures, they put them into it by key, such as the resource.
     """
 
     def __init__(self, configs: Mapping[str, Any] | None = None, **options: Unpack[AdminOptions]) -> None:

@@ -27,8 +27,9 @@ from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 
 
 class ClusterDescription(NamedTuple):
-    """The cluster and its brokers. `controller` is None if there is none at the moment. `fenced`: ids of brokers that
-    are registered, but fenced. `authorized_operations`: None if the response lacks them.
+    """The cluster and its brokers. `controller` is None if the response names none of the brokers as the controller.
+    `fenced`: ids of the brokers in `nodes` that are registered, but fenced. `authorized_operations`: None if the
+    response lacks them.
     """
 
     cluster_id: str | None
@@ -166,7 +167,7 @@ class ClusterAdmin(AdminDriver):
         self, node_id: int | None = None, timeout_ms: float | None = None
     ) -> dict[str, VersionRange]:
         """Return the versions of each API that the broker `node_id` (None: any broker) supports, by Kafka's name of the
-        API. An API that this client does not know has its number as name.
+        API. The key of an API that this client does not know is its number.
         """
 
         async def attempt() -> dict[str, VersionRange]:

@@ -84,9 +84,10 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A config of a resource. `source` is a `ConfigSource`; `config_type` is Kafka's number of the type (1 boolean, 2
-    string, 3 int…). The synonyms start with the value that applies. `own_source` is the source of the configs that are
-    set on the resource itself; None if it is unknown.
+    """A config of a resource. `source` is a number of `ConfigSource`, or -1 if the broker does not report it.
+    `config_type` is Kafka's number of the type (1 boolean, 2 string, 3 int…). The synonyms, if they were requested,
+    start with the value that applies. `own_source` is the source of the configs that are set on the resource itself;
+    None if it is unknown.
     """
 
     name: str
@@ -107,7 +108,8 @@ class ConfigEntry(NamedTuple):
     @property
     def is_modified(self) -> bool:
         """Whether the value is set on the resource itself. Inherited values do not count: a topic inherits from its
-        broker, a broker from its configuration file and from the default of all brokers.
+        broker, a broker from its configuration file and from the default of all brokers. Brokers before 1.1 do not
+        report sources: there, all values but defaults count.
         """
         return self.source not in INHERITED if self.own_source is None else self.source == self.own_source
 
@@ -119,7 +121,7 @@ OWN_SOURCES: Final[Mapping[int, ConfigSource]] = {
     ConfigResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS_CONFIG,
     ConfigResourceType.GROUP: ConfigSource.GROUP_CONFIG,
 }
-"""The source of the configs that are set on a resource of each type."""
+"""The source of the configs that are set on a resource itself, by type. The default of all brokers has another one."""
 INHERITED: Final = (
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
     ConfigSource.STATIC_BROKER_CONFIG,
@@ -152,9 +154,9 @@ class ConfigsAdmin(AdminDriver):
     ) -> dict[ConfigResource, Entries]:
         """Return the configs of resources, by resource and config name.
 
-        If the `configs` of a resource is set, only the configs that it names are returned. The keys of the result are
-        resources without `configs`. `config_filter` is "all", "modified" (set on the resource itself), "default" (all
-        others; see `ConfigEntry.is_modified`) or "static" (from the broker's configuration file).
+        If the `configs` of a resource names some, only these are returned. The keys of the result are resources without
+        `configs`. `config_filter` is "all", "modified" (set on the resource itself), "default" (all others; see
+        `ConfigEntry.is_modified`) or "static" (from the broker's configuration file).
         """
         is_included = FILTERS.get(config_filter.lower())
         if is_included is None:
@@ -234,7 +236,7 @@ class ConfigsAdmin(AdminDriver):
         errors: Errors | None = None,
     ) -> None:
         """Remove the configs that each resource names in its `configs` (a list, or the keys of a mapping), so that
-        their defaults apply again. kafka-python's `raise_on_unknown` and `incremental` are ignored.
+        inherited values or defaults apply again. kafka-python's `raise_on_unknown` and `incremental` are ignored.
         """
         removed = [
             ConfigResource(r.resource_type, r.name, dict.fromkeys(r.configs or (), None)) for r in config_resources
@@ -244,7 +246,7 @@ class ConfigsAdmin(AdminDriver):
     async def list_config_resources(
         self, resource_types: Collection[ConfigResourceType | int | str] = (), timeout_ms: float | None = None
     ) -> list[ConfigResource]:
-        """Return the resources that have configs, of `resource_types` (default: all types).
+        """Return the cluster's config resources of `resource_types` (default: all types).
 
         Brokers before 4.1 list client metrics only: UnsupportedVersionError is raised unless only that type is
         requested.

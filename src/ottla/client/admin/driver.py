@@ -1,10 +1,10 @@
 """The driver of admin calls: lookup of the right brokers, retries, time limits. The calls themselves are in the other
 modules of this package.
 
-A call is about many keys (topics, partitions, groups…). If some keys fail with a retriable error, only these are sent
-again. In the end the first failure is raised; if the call has several keys, a note lists those that failed. If the
-caller passes a dictionary `errors`, failures are put into it by key instead, and the successes are returned. Kafka's
-`AdminApiDriver`, `AdminApiHandler` and `AdminApiLookupStrategy`.
+A call may be about many keys (topics, partitions, groups…). If some keys fail with a retriable error, only these are
+sent again. In the end the first failure is raised; if the call has several keys, a note says how many failed, and lists
+the first of them. If the caller passes a dictionary `errors`, failures are put into it by key instead, and the
+successes are returned. Kafka's `AdminApiDriver`, `AdminApiHandler` and `AdminApiLookupStrategy`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TRANSACTION: Final = 1
 """GROUP and TRANSACTION are key types of FindCoordinator. GROUP is also used for share groups."""
 
 TOPIC_IDLE_MS: Final = 60_000
-"""Time in milliseconds for which a topic stays in the metadata after the last call that needed its leaders."""
+"""Time in milliseconds after the last call that needed leaders, until refreshes no longer request topics."""
 
 BRIEF_ATTEMPTS: Final = 5
 """Maximum number of attempts when the error may only mean that the broker's metadata is outdated. They take about 1.5
@@ -73,19 +73,21 @@ class AdminCall(Generic[K, V]):
     the request; `of` is then the class of the request.
     """
     parse: Callable[[Any, list[K], int], Mapping[K, V | errors.KafkaError]]
-    """Returns the result of each key. Its arguments are the response, the keys of the request, and the broker's id (-1:
-    any).
+    """Returns the result or the error of each key. Its arguments are the response, the keys of the request, and the
+    broker's id (-1: any).
     """
     lookup: Lookup
     name: str = ""
     """The subject of the error code of the whole response, for messages; empty if the response has no such code."""
     of: type[Request[Any]] | None = None
     at_most: int | None = None
-    """The highest version of the request to use; None for no limit."""
+    """The highest version of the request to use; None for no limit. Ignored for requests to any broker."""
     final: tuple[type[errors.KafkaError], ...] = ()
-    """Errors that are not retried, even if they are retriable."""
+    """Errors after which a key is not retried, even if they are retriable."""
     retried_briefly: tuple[type[errors.KafkaError], ...] = ()
-    """Errors that are retried only a few times (BRIEF_ATTEMPTS): a topic may be too new for the broker to know it."""
+    """Errors after which a key is retried only a few times (BRIEF_ATTEMPTS): a topic may be too new for the broker to
+    know it.
+    """
 
 
 class AdminDriver:
@@ -163,8 +165,8 @@ class AdminDriver:
     async def call_per_key(
         self, call: AdminCall[K, V], keys: Iterable[K], timeout_ms: float | None, failed: Errors | None = None
     ) -> dict[K, V]:
-        """Make a call with retries, and return the result of each key. Failures are put into `failed` by key; if it is
-        None, the first one is raised.
+        """Make a call with retries, and return the result of each key that succeeds. Failures are put into
+        `failed` by key; if it is None, the first one is raised.
         """
 
         async def attempt(remaining: list[K]) -> Mapping[K, V | errors.KafkaError]:
@@ -195,7 +197,7 @@ class AdminDriver:
         of: type[Request[Any]] | None = None,
         at_most: int | None = None,
     ) -> dict[int | None, Any | errors.KafkaError]:
-        """Send one request to each broker, all at once, and return the response or the error by broker."""
+        """Send each broker its request, all at once, and return the response or the error by broker."""
 
         async def send(broker: int | None, request: AnyRequest) -> Any:
             try:
@@ -240,8 +242,8 @@ class AdminDriver:
         the connections have already logged that they fail.
 
         A step that times out, such as a metadata refresh after request.timeout.ms, is retried without that limit. If
-        the time limit of the whole call ends before the next attempt succeeds, KafkaTimeoutError is raised with the
-        last failure, if any, as its cause; if that was a quota violation, it is raised itself.
+        the time limit of the whole call is over, or would be over before the next attempt, KafkaTimeoutError is raised
+        with the last failure, if any, as its cause; if that was a quota violation, it is raised itself.
         """
         limit = self.seconds(timeout_ms)
         began = time.monotonic()
@@ -414,7 +416,7 @@ async def any_broker(_: AdminDriver, keys: list[Any]) -> Shares:
 
 
 async def to_controller(driver: AdminDriver, keys: list[Any]) -> Shares:
-    """Route all keys to the controller."""
+    """Route all keys to the broker that `AdminDriver.controller` returns."""
     return {await driver.controller(): keys}, {}
 
 
@@ -490,7 +492,7 @@ def distinct(keys: Iterable[K]) -> list[K]:
 
 
 def failure(code: int, name: object, message: str | None = None) -> errors.KafkaError | None:
-    """Return the error of a code, with a message that names `name`; None for code 0."""
+    """Return the error of a code, with a message that contains `name`; None for code 0."""
     if not code:
         return None
     error = errors.for_code(code)
@@ -500,7 +502,7 @@ def failure(code: int, name: object, message: str | None = None) -> errors.Kafka
 
 
 def check(code: int, name: object, message: str | None = None) -> None:
-    """Raise the error of a code, with a message that names `name`; do nothing for code 0."""
+    """Raise the error that `failure` returns for a code; do nothing for code 0."""
     error = failure(code, name, message)
     if error is not None:
         raise error
@@ -579,7 +581,6 @@ def successes(outcomes: Mapping[K, V | errors.KafkaError], failed: Errors | None
 
 
 def _throttle_seconds(error: errors.KafkaError) -> float:
-    """Return the throttle time of a quota violation in seconds; 0 for any other error."""
     seconds: float = getattr(error, "throttled", 0.0)
     return seconds
 

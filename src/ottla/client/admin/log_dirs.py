@@ -111,7 +111,7 @@ class LogDirsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> None:
-        """Move replicas to other log directories of their brokers. The values are absolute paths."""
+        """Start to move replicas to other log directories of their brokers. The values are absolute paths."""
         paths = {TopicPartitionReplica(*replica): path for replica, path in replica_assignments.items()}
         call: AdminCall[TopicPartitionReplica, None] = AdminCall(
             lambda replicas: _move({r: paths[r] for r in replicas}),

@@ -16,8 +16,8 @@ NAMES_UNTIL = 12
 
 
 class ReplicaRecords(NamedTuple):
-    """Encoded record batches of a replica from the requested offset on, and the replica's high watermark. The last
-    batch may be incomplete.
+    """Encoded record batches of a replica from the requested offset on, and the replica's high watermark. The first
+    batch may begin before that offset, and the last one may be incomplete.
     """
 
     high_watermark: int
@@ -36,7 +36,7 @@ class ReplicaRecordsAdmin(AdminDriver):
         max_wait_ms: int = 0,
         errors: Errors | None = None,
     ) -> dict[TopicPartitionReplica, ReplicaRecords]:
-        """Return the record batches of replicas from an offset on, with the replica's high watermark: at most
+        """Return the record batches of replicas from an offset on, with the replicas' high watermarks: at most
         `max_bytes` per replica, except for a larger first batch of a response. A broker without new records answers
         after `max_wait_ms`. Errors of replicas are not retried.
         """

@@ -122,8 +122,8 @@ class TransactionsAdmin(AdminDriver):
         errors: Errors | None = None,
     ) -> list[TransactionListing]:
         """Return the transactional ids that `broker_ids` (None: all brokers) coordinate, filtered by producer id,
-        state, minimum age of the transaction in milliseconds, and regular expression. Ids without a
-        transaction match every age.
+        state, minimum age of the last transaction in milliseconds, and regular expression. Ids without a transaction
+        since their producer was initialized match every age.
 
         The keys of `errors` are broker ids.
         """
@@ -251,8 +251,8 @@ class TransactionsAdmin(AdminDriver):
         max_transaction_timeout_ms: int = HANGING_AFTER_MS,
         timeout_ms: float | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactions that have been open for longer than `max_transaction_timeout_ms` (by default 15
-        minutes, as Kafka's transaction.max.timeout.ms).
+        """Return the transactional ids whose transactions have been open for longer than `max_transaction_timeout_ms`
+        (by default 15 minutes, as Kafka's transaction.max.timeout.ms).
         """
         return await self.list_transactions(
             broker_ids,

@@ -81,13 +81,13 @@ class KafkaConsumer(ConsumerQueries):
         listener: Any = None,
     ) -> None:
         """Subscribe to topics, or to all that match `pattern`; see the synchronous consumer's subscribe(). Replaces the
-        previous subscription. Raises IllegalStateError if both or neither are passed, and after assign().
+        previous subscription. Raises, for example, IllegalStateError if both or neither are passed, and after assign().
         """
         self._check_open()
         self._core.subscribe(topic_names(topics), pattern, listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, and clear the subscription or assignment."""
+        """Leave the group (a static member stays in it), and clear the subscription or assignment."""
         self._check_open()
         await self._core.unsubscribe()
 
@@ -144,7 +144,7 @@ class KafkaConsumer(ConsumerQueries):
 
     async def getone(self) -> ConsumerRecord:
         """Return the next record of the iteration. Raises StopAsyncIteration if there is none within
-        consumer_timeout_ms, or the consumer is closed. The name is aiokafka's.
+        consumer_timeout_ms, or if the consumer is closed. The name is aiokafka's.
         """
         return await anext(self)
 
@@ -214,7 +214,9 @@ class KafkaConsumer(ConsumerQueries):
         await self._wait(self._core.seek_to_time(by_partition, self._seconds(timeout_ms)))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Pause partitions: poll() returns none of their records until resume() is called."""
+        """Pause partitions: poll() returns none of their records until resume() is called, or the partitions are no
+        longer assigned.
+        """
         self._check_open()
         self._core.pause([TopicPartition(*tp) for tp in partitions], True)
 
@@ -266,12 +268,16 @@ class KafkaConsumer(ConsumerQueries):
     # Metadata
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the numbers of a topic's partitions; None if it does not exist."""
+        """Return the numbers of a topic's partitions; None if it does not exist. With allow.auto.create.topics, the
+        broker may create it.
+        """
         infos = await self._wait(self._core.topic_metadata.partitions_for(topic, self._default_timeout))
         return {p.partition for p in infos} or None
 
     async def partitions_for(self, topic: str, timeout_ms: float | None = None) -> list[PartitionInfo]:
-        """Return a topic's partitions with leaders and replicas; none if it does not exist. Java's partitionsFor."""
+        """Return a topic's partitions with leaders and replicas; none if it does not exist. With
+        allow.auto.create.topics, the broker may create it. Java's partitionsFor.
+        """
         return list(await self._wait(self._core.topic_metadata.partitions_for(topic, self._seconds(timeout_ms))))
 
     async def topics(self) -> set[str]:
@@ -313,7 +319,7 @@ class KafkaConsumer(ConsumerQueries):
         """Return the id of this client in telemetry (KIP-714).
 
         Raises KafkaTimeoutError if the cluster assigns none in time, UnsupportedVersionError if it does not support
-        telemetry, and IllegalStateError if enable.metrics.push is false.
+        telemetry or has rejected the request, and IllegalStateError if enable.metrics.push is false.
         """
         return await self._wait(telemetry.require(self._core.telemetry).client_instance_id(self._seconds(timeout_ms)))
 
@@ -329,7 +335,7 @@ class KafkaConsumer(ConsumerQueries):
         `timeout_ms` (None: default.api.timeout.ms). May be called repeatedly.
 
         A dynamic member leaves at once, and a static one stays until its session timeout, unless `group_membership`
-        says otherwise (KIP-1092). Errors of the listener are raised at the end.
+        says otherwise (KIP-1092). The first error of the listener is raised at the end.
         """
         if self._closing:
             return

@@ -33,8 +33,8 @@ T = TypeVar("T")
 Taken = TypeVar("Taken", bound=dict[Any, Any])
 
 STOP_MARGIN_SECONDS = 10.0
-"""Maximum time in seconds that close() waits for the I/O thread beyond its time limit, so that a bug cannot block the
-exit of a program.
+"""Maximum time in seconds for which the work of close() may exceed its time limit, so that a bug cannot block the exit
+of a program.
 """
 
 SOON_SECONDS = 0.002
@@ -93,8 +93,9 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         """Subscribe to topics, or to all topics whose name contains a match of `pattern`. The members of the group
         share the partitions.
 
-        Without a group_id all partitions of the topics are assigned, as in kafka-python. Brokers evaluate a
-        SubscriptionPattern against whole names (group.protocol=consumer only).
+        Without a group_id all partitions of the topics are assigned, as in kafka-python, and the listener is not
+        called. Internal topics match a pattern only with exclude.internal.topics=false. Brokers, however, evaluate a
+        SubscriptionPattern, against whole names (group.protocol=consumer only).
 
         The listener is called for assigned and revoked partitions (see ConsumerRebalanceListener). Replaces the
         previous subscription. Without topics and pattern, the consumer is unsubscribed.
@@ -176,10 +177,10 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
     ) -> dict[TopicPartition, Columns]:
         """Poll, but return the records as columns in Arrow's layout instead of one object per record.
 
-        Returns about 16 MiB of a partition at most; the next call returns more. Deserializers and interceptors are not
-        used. `headers`: whether the columns include the headers of the records. `until`: end offsets of partitions;
-        only records before them are returned. Once all of these are returned, the position is the end offset, or
-        higher if the fetched data has no records after them.
+        Returns about 16 MiB of a partition at most; the next call returns more. Deserializers are not used, and
+        interceptors do not get the records. `headers`: whether the columns include the headers of the records. `until`:
+        end offsets of partitions; only records before them are returned. Repeated calls advance the position to the end
+        offset, or further if the fetched data has no records after it.
         """
         ends = until or {}
         self._enter()
@@ -293,7 +294,7 @@ class KafkaConsumer(ConsumerQueries, SingleThreadClient[AsyncKafkaConsumer]):
         `timeout_ms` (None: default.api.timeout.ms). May be called repeatedly.
 
         A dynamic member leaves at once, and a static one stays until its session timeout, unless `group_membership`
-        says otherwise (KIP-1092). Errors of the listener are raised at the end.
+        says otherwise (KIP-1092). The first error of the listener is raised at the end.
         """
         if self._refusal is not None or self._closing:
             return

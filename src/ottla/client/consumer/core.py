@@ -52,7 +52,7 @@ log = logging.getLogger("ottla.client")
 __all__ = ["CommitCallback", "ConsumerCore", "Offsets", "Records"]
 
 LONGEST_WAIT: float = 1.0
-"""Maximum time in seconds for which a poll waits before it checks again whether anything is due."""
+"""Maximum time in seconds for which a poll waits for records before it checks again whether anything is due."""
 LEAST_CLOSE_SECONDS: float = 0.1
 """Minimum of the time limit in seconds for leaving the group, even if close() has no time left."""
 
@@ -104,7 +104,7 @@ class ConsumerCore:
         )
 
     def _look_up(self) -> None:
-        """Create the metrics, and the parts that look up offsets and topics."""
+        """Create the metrics of polls and fetches, and the parts that look up offsets and topics."""
         config = self.config
         self.poll_metrics = PollMetrics(self.metrics)
         self.fetch_metrics = FetchMetrics(self.metrics, self._lag)
@@ -182,7 +182,7 @@ class ConsumerCore:
         operation: GroupMembershipOperation = GroupMembershipOperation.DEFAULT,
     ) -> None:
         """Commit if both `auto_commit` and enable.auto.commit are set, leave the group and stop, within `timeout`
-        seconds (None: default.api.timeout.ms). Raises the errors of the rebalance listener.
+        seconds (None: default.api.timeout.ms). Raises the first error of the rebalance listener.
         """
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
@@ -270,7 +270,7 @@ class ConsumerCore:
         self._update_metadata_topics()
 
     async def unsubscribe(self) -> None:
-        """Leave the group, and clear the subscription or assignment."""
+        """Leave the group (a static member stays in it), and clear the subscription or assignment."""
         try:
             if self.in_group:
                 await self._leave(GroupMembershipOperation.DEFAULT, time.monotonic() + LEAVE_SECONDS)
@@ -280,7 +280,9 @@ class ConsumerCore:
             self._retain_topics()
 
     def assign(self, partitions: Iterable[Any]) -> None:
-        """Assign exactly these partitions, without group management. Raises IllegalStateError after `subscribe`."""
+        """Assign exactly these partitions, without group management. Raises, for example, IllegalStateError after
+        `subscribe`.
+        """
         assigned = [TopicPartition(*tp) for tp in partitions]
         for tp in assigned:
             writable(tp.topic)
@@ -288,8 +290,8 @@ class ConsumerCore:
         self._update_metadata_topics()
 
     def _update_metadata_topics(self) -> None:
-        """Request metadata only for the topics of the new subscription or assignment (for a pattern: all topics), and
-        let the next poll look up positions.
+        """Request metadata only for the topics of the new subscription or assignment (for a pattern that the client
+        evaluates: all topics), and let the next poll look up positions.
         """
         self.metadata.all_topics = self.subscription.pattern is not None
         self.metadata.set_topics(self.subscription.topics or {tp.topic for tp in self.subscription.partitions})
@@ -300,7 +302,7 @@ class ConsumerCore:
         self.buffer.drop_stale()
 
     def _retain_topics(self) -> None:
-        """Keep only metadata of topics that are assigned, subscribed to, or needed by the group."""
+        """Set the topics to request metadata for: those that are assigned, subscribed to, or needed by the group."""
         read = {tp.topic for tp in self.subscription.partitions}
         self.metadata.set_topics(self.subscription.topics | self.membership.group_topics | read)
 
@@ -328,7 +330,7 @@ class ConsumerCore:
 
     def reset(self, partitions: Iterable[TopicPartition], timestamp: int) -> None:
         """Reset the positions of partitions (none: of all) to the earliest (-2) or the latest (-1) offset. The next
-        poll looks it up.
+        poll() or position() looks it up.
         """
         named = [self.subscription.state(tp) for tp in partitions]
         for state in named or list(self.subscription.partitions.values()):
@@ -344,9 +346,7 @@ class ConsumerCore:
     # Polling
 
     def idle(self) -> bool:
-        """Return whether poll() may return records without the event loop, which has nothing else to do. Called in
-        the caller's thread.
-        """
+        """Return whether poll() may return records at once, because there is no work for the event loop."""
         return not (
             self.positions.has_work
             or self.wakeup_trigger.is_requested
@@ -399,15 +399,17 @@ class ConsumerCore:
                 await self._wait(left)
 
     async def _describe(self, deadline: float) -> None:
-        """Wait for metadata before joining the group: a subscribed topic may be unauthorized, and joining may take
-        long.
+        """Before joining the group, wait for metadata if it lacks a subscribed topic and no partition is assigned yet:
+        the topic may be unauthorized, and joining may take long.
         """
         if self.in_group and not self.subscription.topics <= self.metadata.cluster.topics.keys():
             left = 0.0 if self.subscription.partitions else max(0.0, deadline - time.monotonic())
             await asyncio.wait({self.metadata.next_update()}, timeout=left)
 
     async def _join_group(self, deadline: float) -> bool:
-        """Make sure that partitions are assigned. Return False if the group has not assigned them by the deadline."""
+        """Join the group if necessary; without a group, assign all partitions of the subscribed topics. Return False if
+        joining a classic group is not done yet.
+        """
         if self.in_group:
             # A cooperative member keeps reading its partitions while it rejoins.
             return await self.membership.join_if_needed(0.0 if self.subscription.partitions else deadline)
@@ -430,8 +432,8 @@ class ConsumerCore:
     # Records (caller's thread, or event loop)
 
     def next_records(self, at_most: int, wake: Callable[[], Any]) -> Records:
-        """Return up to `at_most` fetched records, and advance the positions. `wake` is called to resume fetching when
-        the buffer has room again.
+        """Return up to `at_most` fetched records, and advance the positions. `wake` is called after data was
+        removed, if fetching was suspended.
         """
         records = self.buffer.next_records(at_most, wake, self.key_deserializer, self.value_deserializer)
         if records and self.interceptors:
@@ -439,7 +441,7 @@ class ConsumerCore:
         return records
 
     def end_iteration(self) -> None:
-        """End an iteration over records. Those that it has not returned are fetched again by the next poll."""
+        """End an iteration over records. Those that it has not returned are fetched again."""
         if self.iteration.has_remaining:
             self.iteration.return_remaining()
             self.buffer.drop_stale()
@@ -478,7 +480,7 @@ class ConsumerCore:
             await self.commits.commit_sync(self.consumed(offsets), time.monotonic() + timeout)
 
     def consumed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None) -> Offsets:
-        """Return the offsets to commit: `offsets` or, if it is None, the positions of all partitions."""
+        """Return the offsets to commit: `offsets` or, if it is None, all known positions."""
         self.require_group()
         if offsets is None:
             return self.commits.consumed()
@@ -506,7 +508,7 @@ class ConsumerCore:
         return at if metadata or at is None else at.offset
 
     def lag(self, tp: TopicPartition) -> int | None:
-        """Return the lag in records according to the last fetch; None if it or the position is not known yet."""
+        """Return the lag in records according to the last fetch; None before the first fetch, or without a position."""
         return self._lag(self.subscription.state(tp))
 
     def _lag(self, state: PartitionState) -> int | None:
@@ -526,8 +528,8 @@ def generated_client_id(config: ConsumerConfig) -> str:
 
 
 def topic_names(topics: Iterable[str]) -> list[str]:
-    """Return the names as a list. Raises TypeError for a single str, which would be taken for a list of letters, and
-    InvalidTopicError for invalid names.
+    """Return the names as a list. Raises TypeError for a name that is not a str, and for a single str, which would be
+    taken for a list of letters. Raises InvalidTopicError for a name that cannot be encoded.
     """
     if isinstance(topics, str):
         raise TypeError("topics must be a list of names")

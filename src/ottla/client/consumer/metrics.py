@@ -90,7 +90,7 @@ class CoordinatorMetrics:
         self.failures = metrics.sensor("failed-rebalance")
         self._per_hour(self.failures, "failed-rebalance", "rebalances that failed")
         self._listeners = {
-            f"on_partitions_{what}": self._callback(f"partitions-{what}-latency", f"on_partitions_{what}")
+            f"on_partitions_{what}": self._callback(f"partitions-{what}-latency", f"call of on_partitions_{what}")
             for what in ("revoked", "assigned", "lost")
         }
         self._last_heartbeat: float | None = None

@@ -18,7 +18,7 @@ DEAD: Final = "Dead"
 
 
 CONSUMER: Final = "consumer"
-"""The protocol type of consumer groups."""
+"""The protocol type of consumer groups, and of classic groups of consumers."""
 UNKNOWN_TYPE: Final = -1
 CONSUMER_TYPE: Final = 1
 """UNKNOWN_TYPE and CONSUMER_TYPE are values of `member_type` in ConsumerGroupDescribe; 0 is the classic protocol."""
@@ -61,7 +61,7 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member of a group with its current assignment and its target assignment (None if it is unknown)."""
+    """A member of a group with its current assignment and, in a consumer group of KIP-848, its target assignment."""
 
     member_id: str
     group_instance_id: str | None

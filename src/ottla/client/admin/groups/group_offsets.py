@@ -147,7 +147,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         """Set the committed offsets of a group to positions in the logs (such as earliest, latest, a time), and return
         the new offsets. The group must not have members.
 
-        If a partition has no record at or after the time, its latest offset is committed.
+        If a partition has no such record, for example none at or after the time, its latest offset is committed.
         """
         listed = await self.list_offsets(offset_specs, timeout_ms, errors=errors)
         late = {tp: OffsetSpec.latest() for tp, entry in listed.items() if entry.offset < 0}
@@ -165,7 +165,7 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         errors: Errors | None = None,
     ) -> None:
         """Delete the committed offsets of partitions. Raises GroupSubscribedToTopicError if a member is subscribed to
-        the topic.
+        the topic of one of them.
         """
 
         def request(remaining: list[TopicPartition]) -> delete.OffsetDeleteRequest:
@@ -349,7 +349,7 @@ def _committed(
 
 
 def _collect(failed: Errors | None, outcomes: Mapping[TopicPartition, Any]) -> None:
-    """Put errors into `failed`, and raise the first retriable one. If `failed` is None, raise the first error."""
+    """Put errors into `failed` until one is retriable, and raise that. If `failed` is None, raise the first error."""
     for tp, outcome in outcomes.items():
         if isinstance(outcome, KafkaError):
             if failed is None or outcome.retriable:

@@ -183,8 +183,8 @@ class GroupsAdmin(AdminDriver):
     async def delete_consumer_groups(
         self, group_ids: Iterable[str], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> None:
-        """Delete groups and their offsets. Raises NonEmptyGroupError if one has members, GroupIdNotFoundError if it
-        does not exist.
+        """Delete groups and their offsets. Raises NonEmptyGroupError for a group with members, and
+        GroupIdNotFoundError for one that does not exist.
         """
         call: AdminCall[str, None] = AdminCall(
             lambda groups: DeleteGroupsRequest(groups_names=groups),

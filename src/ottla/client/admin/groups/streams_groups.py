@@ -195,7 +195,7 @@ class StreamsGroupsAdmin(GroupsAdmin, GroupOffsetsAdmin):
         errors: Errors | None = None,
     ) -> None:
         """Delete the committed offsets of partitions. Raises GroupSubscribedToTopicError if a member is subscribed to
-        the topic.
+        the topic of one of them.
         """
         await self.delete_consumer_group_offsets(group_id, partitions, timeout_ms, errors=errors)
 

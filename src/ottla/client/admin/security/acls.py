@@ -46,7 +46,7 @@ class AclsAdmin(AdminDriver):
     async def create_acls(
         self, acls: Iterable[ACL], timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> list[ACL]:
-        """Create ACLs, and return those that now exist. It is not an error if an ACL exists already."""
+        """Create ACLs, and return those that were created or existed already."""
         new = list(acls)
         for acl in new:
             acl.check()

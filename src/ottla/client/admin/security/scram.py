@@ -60,8 +60,8 @@ class ScramAdmin(AdminDriver):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, timeout_ms: float | None = None, *, errors: Errors | None = None
     ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
-        """Return the credentials of users (None: of all users who have some). Raises ResourceNotFoundError for a user
-        without credentials.
+        """Return the credentials of users (None or empty: of all users who have some). Raises ResourceNotFoundError
+        for a user without credentials.
         """
         names = None if users is None else [scram.UserName(name=user) for user in distinct(users)]
         outcomes = await self.call(

@@ -34,7 +34,7 @@ class RecordsAdmin(AdminDriver):
         errors: Errors | None = None,
     ) -> dict[TopicPartition, int]:
         """Delete the records before an offset (-1: before the high watermark), and return the low watermark of each
-        partition, the lowest log start offset of its replicas.
+        partition, the lowest log start offset of its live replicas.
 
         Leaders are looked up; kafka-python's `partition_leader_id` is ignored.
         """

@@ -15,7 +15,7 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""The first version of ListOffsets that supports a special timestamp; version 1 supports all others."""
+"""The first version of ListOffsets that supports each of these timestamps; version 1 supports all others."""
 
 
 class IsolationLevel(IntEnum):

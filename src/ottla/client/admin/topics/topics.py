@@ -216,7 +216,8 @@ class TopicsAdmin(AdminDriver):
         *,
         errors: Errors | None = None,
     ) -> dict[str, TopicInfo]:
-        """Return descriptions of topics (by name or id; None: all), with partitions, leaders and replicas, by name.
+        """Return descriptions of topics, with partitions, leaders and replicas, by topic name. `topics` are names or
+        ids (None: all topics).
 
         Raises UnknownTopicOrPartitionError or UnknownTopicIdError for a topic that does not exist.
         """

@@ -100,16 +100,16 @@ class CompletedFetch:
 
     @property
     def is_current(self) -> bool:
-        """Whether the data is still needed: no seek has happened since the fetch, and the partition is still
+        """Whether the data is still needed: no seek or reset has happened since the fetch, and the partition is still
         assigned.
         """
         return self.generation == self.state.generation
 
     def next_records(self, at_most: int, key: Convert | None, value: Convert | None) -> list[ConsumerRecord]:
-        """Return up to `at_most` records of the next batch, or an empty list if all have been returned.
+        """Return up to `at_most` further records of one batch, or an empty list if all have been returned.
 
         Raises CorruptBatchError for a batch that cannot be decoded, RecordDeserializationError for a record that cannot
-        be deserialized. Later calls raise the same error, until the consumer seeks past the batch or record.
+        be deserialized. After an error, the position is unchanged.
         """
         while self._row >= len(self._rows):
             if not self._batches:
@@ -133,7 +133,8 @@ class CompletedFetch:
     def next_header(self) -> tuple[BatchHeader, int] | None:
         """Return the header and the start of the next batch that has records to return; None if no such batch is left.
 
-        Repeated calls return the same batch until `decoded` is called. Raises CorruptBatchError for a damaged batch.
+        Repeated calls return the same batch until `decoded` or `skip_batch` is called. Raises CorruptBatchError for a
+        batch that fails a check.
         """
         if self._rows and self._taken_from is not None:
             # Rows of a batch that next_records() has not returned are decoded again, from `position` on.
@@ -160,9 +161,7 @@ class CompletedFetch:
         return self._batches.pop()[0]
 
     def unreadable(self, header: BatchHeader, error: Exception) -> errors.CorruptBatchError:
-        """Return the error that poll() raises for a batch that cannot be decoded. A consumer raises it at each poll
-        until it seeks past the batch; a share consumer raises it once, and rejects the records.
-        """
+        """Return the error for a batch that cannot be decoded."""
         reason = str(error)
         if isinstance(error, DecompressedTooLargeError):
             reason = f"it decompresses to more than max.decompressed.batch.bytes={error.max_bytes}"
@@ -197,8 +196,8 @@ class CompletedFetch:
         self._rows, self._row = rows, 0
 
     def _has_records_to_return(self, header: BatchHeader, start: int) -> bool:
-        """Return whether a batch has records to return: it is not a control batch, not part of an aborted transaction,
-        and not completely before the position.
+        """Return whether a batch has records to return: it is not a control batch, not completely before the position
+        and, with read_committed, not part of an aborted transaction.
         """
         if self._check_crc:
             verify(self.data, start, header)
@@ -221,8 +220,8 @@ class CompletedFetch:
     def _converted(
         self, rows: list[ConsumerRecord], key: Convert | None, value: Convert | None
     ) -> list[ConsumerRecord]:
-        """Return rows with deserialized keys and values. After an error, return the rows before it; if there are none,
-        raise it.
+        """Return rows with deserialized keys and values. If a deserializer raises a KafkaError, return the rows before;
+        if there are none, raise RecordDeserializationError.
         """
         out: list[ConsumerRecord] = []
         topic = self.tp.topic

@@ -23,8 +23,8 @@ from ottla.records.consumer_record import ConsumerRecord
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 COLUMN_BYTES = 16 * 1024 * 1024
-"""Limit in bytes for the columns of a partition in one poll; the last batch may exceed it. Compressed data may be a
-thousand times larger once it is decompressed.
+"""Limit in bytes for the columns of a partition in one poll. It is checked between the batches of a response, so that
+columns may be larger. Compressed data may be a thousand times larger once it is decompressed.
 """
 
 
@@ -35,8 +35,8 @@ class FetchBuffer:
         self.max_decompressed_bytes = max_decompressed_bytes
         self.completed: deque[CompletedFetch] = deque()
         self.is_full = False
-        """Whether the fetcher has paused because the buffer is full. The next poll that removes data calls `wake`,
-        which resumes it.
+        """Whether the fetcher has paused because the buffer is full. A poll that has returned all data of a partition
+        from one response calls `wake`, so that the fetcher checks again.
         """
         self._at_end: list[PartitionState] = []
         """The partitions whose `at_end` is set."""
@@ -76,8 +76,8 @@ class FetchBuffer:
     def next_records(
         self, at_most: int, wake: Callable[[], Any], key: Convert | None, value: Convert | None
     ) -> Records:
-        """Return up to `at_most` records, and advance the positions. `wake` is called to resume the fetcher when there
-        is room again.
+        """Return up to `at_most` records, and advance the positions. `wake` is called after data was removed, if
+        fetching was suspended.
         """
         out: Records = {}
         left = at_most

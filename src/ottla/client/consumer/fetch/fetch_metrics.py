@@ -1,8 +1,7 @@
 """Fetch metrics: Kafka's group `consumer-fetch-manager-metrics`, of the client, its topics and partitions.
 
-Nothing is recorded per record. The event loop records latency and throttle time when a response arrives. The polling
-thread records bytes and records when all data of the response has been returned or dropped. It records lag and lead
-when the data of one partition has been returned or dropped.
+Nothing is recorded per record. Latency and throttle time are recorded when a response arrives; bytes and records, when
+all data of the response has been returned or dropped; lag and lead, when the data of one partition has been.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Planner:
         return {topic for topic in names if compiled.search(topic)}
 
     def partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
-        """Return the current partitions of topics. A topic that does not exist has none."""
+        """Return the current partitions of topics; none of an unknown topic, unless the broker creates it."""
         numbered = set()
         for topic in topics:
             numbers = self._consumer.partitions_for_topic(topic)
@@ -120,9 +120,9 @@ def read_range(
 ) -> Iterator[Columns]:
     """Yield the records with start_offset <= offset < end_offset as columns, part by part.
 
-    Offsets without a record (compacted, aborted, control records) are skipped. Raises OffsetOutOfRangeError if
-    the next offset to read is not (or no longer) in the log, and KafkaTimeoutError if there is no progress for
-    `poll_timeout_ms`.
+    Offsets without a record (compacted, control and, with read_committed, aborted records) are skipped. Raises, for
+    example, OffsetOutOfRangeError if the next offset to read is not (or no longer) in the log, and KafkaTimeoutError if
+    there is no progress for `poll_timeout_ms`.
     """
     settings = {
         "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,

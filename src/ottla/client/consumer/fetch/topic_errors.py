@@ -52,7 +52,7 @@ class TopicErrors:
             self.metadata.request_update()
 
     def metadata_updated(self) -> None:
-        """Set `pending` after a metadata response."""
+        """Set `pending` according to the current metadata."""
         self.pending = self._current_error() is not None
 
     def check(self) -> None:

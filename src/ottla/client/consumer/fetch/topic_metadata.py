@@ -37,12 +37,12 @@ class TopicMetadataFetcher:
         self._pending = 0
 
     async def topics(self, timeout: float) -> dict[str, Partitions]:
-        """Return all topics that this client is authorized to describe."""
+        """Return the partitions of all topics that this client is authorized to describe, by topic name."""
         infos = await self._fetch(None, timeout)
         return {topic.name: topic.partitions for topic in infos if topic.error is None}
 
     async def partitions_for(self, topic: str, timeout: float) -> Partitions:
-        """Return the partitions of a topic; an empty tuple if it does not exist."""
+        """Return the partitions of a topic; an empty tuple if it does not exist, and the broker has not created it."""
         for info in await self._fetch([topic], timeout):
             if info.error is None:
                 return info.partitions
@@ -102,7 +102,7 @@ class TopicMetadataFetcher:
 
     @contextmanager
     def _lookup(self) -> Iterator[None]:
-        """Context manager: after the last pending lookup, call `done`, which drops metadata of unused topics."""
+        """Context manager: after the last pending lookup, call `done`."""
         self._pending += 1
         try:
             yield

@@ -1,8 +1,7 @@
 """Assignors: how the leader of a classic group assigns partitions to members. Kafka's `ConsumerPartitionAssignor`s.
 
-An assignment depends only on the members' subscriptions and the topics' partition counts, not on racks (KIP-881). Other
-members of the group may be Java clients: the results of range and roundrobin equal Java's without racks; those of the
-sticky assignors are as balanced.
+An assignment does not depend on the racks of members and replicas (KIP-881). Other members of the group may be Java
+clients: the results of range and roundrobin equal Java's without racks; those of the sticky assignors are as balanced.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Assignor(Protocol):
-    """An assignor. If `cooperative` is set, members keep reading partitions that stay with them during a rebalance
+    """An assignor. If `cooperative` is set, members may keep reading partitions that stay with them during a rebalance
     (KIP-429).
     """
 
@@ -183,8 +182,8 @@ class CooperativeStickyAssignor(StickyAssignor):
 def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPartition, str]) -> Assignment:
     """Return a balanced assignment that moves few partitions away from their `owners`.
 
-    First, members keep what they own. Then partitions without an owner go to the members with the fewest partitions.
-    Then partitions move to members that have at least two fewer, until there is no such member.
+    First, members keep what they own. Then partitions without an owner go to those subscribed members that have the
+    fewest partitions. Then partitions move to subscribed members that have at least two fewer, until there are none.
     """
     order = in_order(members)
     assignment: Assignment = {member: [] for member in order}
@@ -211,7 +210,7 @@ def balance(members: Members, counts: Mapping[str, int], owners: Mapping[TopicPa
 
 
 def _improve(assignment: Assignment, takers: Mapping[str, list[str]]) -> bool:
-    """Move one partition to a member with at least two partitions fewer. Return False if there is none."""
+    """Move one partition to a subscribed member with at least two fewer. Return False if there is none."""
     for member in sorted(assignment, key=lambda m: -len(assignment[m])):
         for tp in reversed(assignment[member]):
             least = min(takers[tp.topic], key=lambda m: len(assignment[m]))

@@ -1,8 +1,8 @@
 """Membership in a classic group: joining, heartbeats, leaving. Kafka's `ConsumerCoordinator`.
 
-A rebalance begins and ends while the application is in poll(), because the listener has to be called. In between,
-requests and heartbeats are sent in the background. A member whose application does not call poll() for
-max.poll.interval.ms leaves the group; a static member only stops its heartbeats.
+A rebalance begins and ends while the application is in poll(), because the listener has to be called. In between, its
+requests are sent in the background. So are the heartbeats between rebalances. A member whose application does not call
+poll() for max.poll.interval.ms leaves the group; a static member does not leave, but stops its heartbeats.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ JOIN_MARGIN: Final = 5.0
 """Seconds that JoinGroup and SyncGroup may take in addition to the rebalance timeout, which is max.poll.interval.ms."""
 
 HOLD_SECONDS: Final = 0.5
-"""Maximum time in seconds for which close() waits for a rebalance to complete. Without waiting, the last commit would
-be rejected, and the records since the previous one would be read twice.
+"""Maximum time in seconds for which close() waits for a rebalance to complete. Without waiting, the last automatic
+commit would be rejected, and the records since the previous one would be read twice.
 """
 MAX_REASON: Final = 255
 """The maximum number of characters of the reason for a rebalance; longer reasons are cut."""
@@ -77,7 +77,7 @@ class ClassicMembership(Membership):
         self._hurry = asyncio.Event()
         self._joining: asyncio.Task[set[TopicPartition]] | None = None
         self._assigned: set[TopicPartition] | None = None
-        """The assignment of a completed rebalance, until `_adopt_assignment` applies it."""
+        """The assignment of a completed rebalance, until `_adopt_assignment` applies or drops it."""
         self._last_assigned: protocol.LastAssignment = (NO_GENERATION, set())
         self._joined_topics: frozenset[str] = frozenset()
         self._assigned_counts: dict[str, int] | None = None
@@ -196,8 +196,8 @@ class ClassicMembership(Membership):
         return True
 
     async def _prepare_join(self) -> None:
-        """Give up partitions before joining, and call the listener. Unless they are lost, a member with a cooperative
-        assignor keeps them.
+        """Give up partitions before joining, and call the listener. Unless they are lost, a member whose assignors are
+        all cooperative keeps them.
         """
         owned = set(self.subscription.partitions)
         if self._lost and owned:
@@ -306,7 +306,7 @@ class ClassicMembership(Membership):
     def _assign_all(
         self, name: str | None, members: Mapping[str, MemberSubscription], counts: Mapping[str, int]
     ) -> dict[str, bytes]:
-        """Return the assignments of all members, as the leader of the group."""
+        """Return the encoded assignments of all members, by member id."""
         assignor = next((a for a in self.assignors if a.name == name), None)
         if assignor is None:
             raise errors.InconsistentGroupProtocolError(
@@ -433,8 +433,8 @@ class ClassicMembership(Membership):
     # Leaving
 
     async def finish_rebalance(self, seconds: float) -> None:
-        """Wait for a rebalance in progress, for the shorter of `seconds` and HOLD_SECONDS, then cancel it, so that the
-        last commit is not rejected.
+        """Wait for a rebalance in progress, for the shorter of `seconds` and HOLD_SECONDS, then cancel it if it is not
+        done, so that the last commit is not rejected.
         """
         if self._joining is not None:
             await asyncio.wait({self._joining}, timeout=max(0.0, min(HOLD_SECONDS, seconds)))

@@ -47,7 +47,7 @@ log = logging.getLogger("ottla.client")
 
 LEAVE_EPOCH: Final = -1
 LEAVE_STATIC_EPOCH: Final = -2
-"""The epoch in the last heartbeat of a static member, which may come back."""
+"""The epoch in the last heartbeat of a static member that may come back."""
 FIRST_INTERVAL: Final = 5.0
 """Seconds between heartbeats until the broker has sent its interval."""
 UNKNOWN_TOPICS_PAUSE: Final = 1.0
@@ -128,7 +128,7 @@ class ConsumerMembership(Membership):
         id.
         """
         self._owned: dict[TopicPartition, uuid.UUID] = {}
-        """The current assignment in the form of `_target`; heartbeats contain it."""
+        """The current assignment in the form of `_target`."""
         self._names: dict[uuid.UUID, str] = {}
         """The names of all topics that have ever been assigned, by topic id."""
         self._retry: asyncio.TimerHandle | None = None

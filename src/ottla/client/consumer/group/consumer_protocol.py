@@ -15,7 +15,7 @@ SUBSCRIPTION_VERSION: Final = 3
 ASSIGNMENT_VERSION: Final = 1
 
 LastAssignment = tuple[int, set[TopicPartition]]
-"""The generation and the partitions of the last assignment. Sticky assignors need them after all partitions were
+"""The generation and the partitions of the last assignment. `StickyAssignor` needs them after all partitions were
 revoked.
 """
 

@@ -26,10 +26,10 @@ class GroupHeartbeat:
         self.config = config
         self.subscription = subscription
         self._sent: dict[str, Any] = {}
-        """The values of fields in earlier requests, which the broker has stored."""
+        """The values of the fields in the requests since the last reset."""
 
     def reset(self) -> None:
-        """Include all fields in the next request, because the last one may have been lost."""
+        """Include all fields in the next request."""
         self._sent = {}
 
     @property

@@ -91,7 +91,7 @@ class Membership(abc.ABC):
         """The generation or member epoch, which commits contain."""
         self.listener: Any = None
         self.before_revoke = before_revoke
-        """Called before partitions are revoked, to commit their offsets automatically."""
+        """Called before partitions are revoked, for example to commit their offsets."""
         self.poll_trigger = poll_trigger
         self.metrics = metrics
         self.last_poll = time.monotonic()
@@ -110,7 +110,7 @@ class Membership(abc.ABC):
     @property
     @abc.abstractmethod
     def is_settled(self) -> bool:
-        """Whether the member is not joining, as far as it knows, so that the coordinator accepts its commits."""
+        """Whether no join is in progress or, if the broker assigns, the consumer is a member, as far as it knows."""
 
     @property
     @abc.abstractmethod
@@ -152,7 +152,7 @@ class Membership(abc.ABC):
 
     @property
     def can_commit(self) -> bool:
-        """Whether the coordinator would accept a commit now."""
+        """Whether the coordinator would accept a commit now, as far as the consumer knows."""
         return not self.subscription.has_subscription or (self.generation != NO_GENERATION and self.is_settled)
 
     def committer(self) -> Committer:
@@ -169,7 +169,7 @@ class Membership(abc.ABC):
         return Committer(self.generation, self.member_id, self.config.group_instance_id)
 
     async def revoke_all(self) -> None:
-        """Call the listener for all partitions, before the consumer leaves the group. Raises the listener's errors."""
+        """Call the listener for all partitions, before the consumer leaves the group. Raises its first error."""
         owned = set(self.subscription.partitions)
         if owned:
             await self.notify_listener(
