@@ -157,14 +157,14 @@ class Subscription:
         return bool(self.topics) or self.pattern is not None or self.remote_pattern is not None
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe to topics, instead of the previous subscription. Raises IllegalStateError after assign()."""
+        """Subscribe to topics, instead of the previous subscription. Raises IllegalStateError if `manual` is set."""
         self._check_mode(manual=False)
         self.pattern = self.remote_pattern = None
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str] | SubscriptionPattern) -> None:
         """Subscribe to all topics that match a pattern, instead of the previous subscription. Raises IllegalStateError
-        after assign().
+        if `manual` is set.
         """
         self._check_mode(manual=False)
         remote = isinstance(pattern, SubscriptionPattern)
@@ -174,7 +174,7 @@ class Subscription:
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions, without a subscription. If there are none, do the same as `unsubscribe`.
-        Raises IllegalStateError after subscribe().
+        Raises IllegalStateError if there is a subscription.
         """
         self._check_mode(manual=True)
         self.assign(partitions)

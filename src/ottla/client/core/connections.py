@@ -235,7 +235,7 @@ class Connections:
         (KIP-899).
         """
         log.info(
-            "The metadata could not be refreshed; closing all connections, and discovering the cluster through "
+            "The metadata could not be refreshed; closing the connections, and discovering the cluster through "
             "bootstrap.servers again (client.id=%s)",
             self.client_id,
         )

@@ -154,7 +154,7 @@ class Accumulator:
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:
         """Return the work of the sender. The first batch of a queue that is not muted is ready if it is full, closed,
-        followed by another one or older than linger.ms; a retry is ready after its backoff. During a flush, while
+        followed by another one or at least linger.ms old; a retry is ready after its backoff. During a flush, while
         callers wait for memory, and while the producer closes, batches do not linger.
         """
         sendable = Sendable()

@@ -228,7 +228,7 @@ class ShareConsumerCore:
 
     def take(self) -> Records:
         """Return the records whose locks were renewed. If there are none, decode and return newly acquired records, one
-        `AcquiredRecords` after the other, until there are max.poll.records or more, or none are left.
+        `AcquiredRecords` after the other, until there are max.poll.records or more, an error, or none are left.
 
         Raises the error of a record or batch that could not be decoded if there are no records to return first.
         """
