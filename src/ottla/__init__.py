@@ -243,7 +243,7 @@ _HOMES = {
     "VoidDeserializer": "ottla.serializers",
     "VoidSerializer": "ottla.serializers",
 }
-"""The module that defines each public name."""
+"""The module that each public name is imported from."""
 
 __all__ = list(_HOMES)
 

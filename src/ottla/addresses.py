@@ -1,5 +1,5 @@
-"""IP addresses in one canonical form, so that ACLs, quotas and logs can compare them as strings. It is the form of
-Java's `InetAddress.getHostAddress`.
+"""IP addresses in one canonical form, so that ACLs and quotas can compare them as strings. It is the form of Java's
+`InetAddress.getHostAddress`.
 
 The address of an IPv4 client on an IPv6 socket becomes the IPv4 address (10.0.0.1, not ::ffff:10.0.0.1). An IPv6
 address has eight groups without `::` (0:0:0:0:0:0:0:1, not ::1).
@@ -43,7 +43,7 @@ def canonical_or_same(text: str) -> str:
 
 
 def of_peer(address: tuple[Any, ...]) -> str:
-    """Return the canonical IP address of a peer. `address` is the socket address that `accept()` returns."""
+    """Return the canonical IP address of a socket address, such as `accept()` returns."""
     host = str(address[0])
     scope = address[3] if len(address) > 3 else 0
     return canonical_or_same(host.partition("%")[0] + (f"%{scope}" if scope else ""))

@@ -10,9 +10,7 @@ from typing import Final
 MULTIPLIER: Final = 2
 """The default factor by which delays grow, as in Kafka's `CommonClientConfigs.RETRY_BACKOFF_EXP_BASE`."""
 JITTER: Final = 0.2
-"""The jitter of clients, as in Kafka's `CommonClientConfigs.RETRY_BACKOFF_JITTER`, so that they do not all retry at the
-same time.
-"""
+"""A jitter that keeps clients from retrying at the same time: `CommonClientConfigs.RETRY_BACKOFF_JITTER` in Kafka."""
 
 
 STABLE_SECONDS: Final = 60.0
@@ -50,8 +48,8 @@ class ExponentialBackoff:
         self._max_exponent = math.ceil(math.log(maximum / initial, multiplier)) if grows else 0
 
     def backoff(self, attempts: int) -> float:
-        """Return the delay before the next attempt. `attempts` is the number of failures before the last one: 0 after
-        the first failure, 1 after the second one.
+        """Return the delay for a number of attempts: the initial delay for 0, a longer one for each further attempt, up
+        to the maximum. To wait after a failure, pass the number of failures before it.
         """
         delay = min(self._initial * self._multiplier ** min(attempts, self._max_exponent), self._maximum)
         if self._jitter:

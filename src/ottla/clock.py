@@ -50,7 +50,9 @@ class SystemClock:
 
 
 class ShiftedClock(SystemClock):
-    """The system clock, moved forward by the sum of all `advance` calls."""
+    """The system clock, moved forward by the sum of all `advance` calls. They do not shorten `wait` calls that are
+    already pending.
+    """
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -108,7 +110,7 @@ class ManualClock:
         return [moment for moment, _, _ in list(self._sleepers)]
 
     def advance(self, ms: float) -> None:
-        """Move the clock forward by a number of milliseconds, and wake waiters whose deadlines have passed.
+        """Move the clock forward by a number of milliseconds, and wake waiters whose deadlines are reached.
         Can be called in any thread. Raises ValueError for a negative number.
         """
         if ms < 0:

@@ -29,7 +29,7 @@ Rates = list[tuple[str, str]]
 
 def run_demo(args: argparse.Namespace) -> int:
     """Run or resume the demo, or only print the report if the run is complete. Return the exit code, which is 0 if the
-    results are exact.
+    results are exact. A signal raises KeyboardInterrupt, after the command that resumes the run is printed.
     """
     console = Console(highlight=False)
     try:
@@ -42,7 +42,7 @@ def run_demo(args: argparse.Namespace) -> int:
             exact = report(run, rates, console)
     except KeyboardInterrupt:
         console.print(f"\nInterrupted. {resume_hint(args.data)}", markup=False, soft_wrap=True)
-        return 130
+        raise
     except ProcessEndedError as error:
         console.print(f"\n{error}\n\n{resume_hint(args.data)}", markup=False, soft_wrap=True)
         return 1

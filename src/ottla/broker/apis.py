@@ -2,8 +2,8 @@
 
 All APIs of `protocol/apis.py` are supported, except CONTROLLER_APIS. The versions of an API are those of its message
 (`protocol/messages`) unless its row limits them, and the handler of API `Xy` is `handle` in `broker/handlers/xy.py`. A
-handler is imported at the first request, the messages of all APIs at the first ApiVersions request at the latest. Only
-APIs with special properties, such as limits or required authorization, have a row here.
+handler is imported at the first request; ApiVersions imports the messages of all APIs that it lists. Only APIs with
+special properties, such as limits or required authorization, have a row here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ApiEntry(NamedTuple):
     `dispatch` also checks that inter-broker requests come from brokers. Handlers check all other authorization.
     """
     by_controller: bool = False
-    """Whether requests during a controller election wait for its end, at most `dispatch.ELECTION_SECONDS`, because only
-    the controller handles them.
+    """Whether requests during a controller election wait for its end, at most `dispatch.ELECTION_SECONDS`, because they
+    are for the controller.
     """
     inter_broker_since: int | None = None
     """The first version that only brokers of the cluster may send, and that a standalone broker does not support; None
@@ -204,8 +204,8 @@ TELEMETRY = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 def advertised_apis(*, telemetry: bool, in_cluster: bool) -> tuple[tuple[ApiEntry, range], ...]:
     """Return the APIs that ApiVersions lists, with their versions.
 
-    As in Kafka, the APIs of client metrics are listed only if a class in `metric.reporters` receives the metrics
-    (`telemetry`), and inter-broker APIs only in a cluster.
+    The APIs of client metrics are listed only if a class in `metric.reporters` receives the metrics (`telemetry`), as
+    in Kafka; inter-broker APIs are listed only in a cluster.
     """
     entries = (entry for entry in SUPPORTED_APIS if telemetry or entry.name not in TELEMETRY)
     return tuple((entry, versions) for entry in entries if (versions := entry.versions(in_cluster=in_cluster)))

@@ -62,7 +62,7 @@ class BrokerContext:
     fetch_sessions: FetchSessions = field(default_factory=lambda: FetchSessions(0))
     request_stats: RequestStats = field(default_factory=RequestStats)
     renew_certificates: Callable[[], None] = lambda: None
-    """Reload the key stores and trust stores of the TLS listeners."""
+    """Reloads the key stores and trust stores of the TLS listeners."""
     authorizer: Authorizer | None = None
     """None if `authorizer.class.name` is not set: every operation is allowed."""
     acl_store: AclStore | None = None

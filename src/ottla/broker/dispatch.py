@@ -1,7 +1,8 @@
 """Dispatches requests: decodes header and body, checks the version, calls the handler, and encodes the response.
 
-Exceptions are turned into error codes here. As in Kafka, a request that cannot be decoded or has an unsupported version
-closes the connection, because it cannot be answered; only an unsupported version of ApiVersions is answered.
+Exceptions that handlers raise become error responses here. As in Kafka, a request that cannot be decoded or has an
+unsupported version closes the connection, because it cannot be answered; only an unsupported version of ApiVersions is
+answered.
 """
 
 from __future__ import annotations
@@ -38,10 +39,7 @@ LENGTH_PLACE = bytes(4)
 PRODUCE, FETCH = 0, 1
 NO_CONTROLLER = -1
 ELECTION_SECONDS = 5.0
-"""Maximum time in seconds that a request for the controller waits for an election.
-
-If there is still no controller, the client gets NOT_CONTROLLER.
-"""
+"""Maximum time in seconds that a request for the controller waits for an election."""
 SMALL_BYTES = 4096
 """Requests up to this size in bytes are decoded without pauses, because that does not take long."""
 INNER = {PRODUCE: "partition_responses", FETCH: "partitions"}
@@ -66,7 +64,7 @@ SERVED_BEFORE_METADATA = frozenset(
     }
 )
 """APIs that are handled before this broker has received the cluster's metadata: handshakes, which the controller needs
-to send the metadata, and some requests of other brokers.
+to send the metadata, and some APIs that other brokers call.
 """
 
 
@@ -77,9 +75,7 @@ Interceptor = Callable[
 
 
 class ServedApi(NamedTuple):
-    """An API that has been requested: its row, and the objects that were imported and computed for it at the first
-    request.
-    """
+    """An API that has been requested: its row, and the objects that its requests need."""
 
     entry: ApiEntry
     versions: range
@@ -87,7 +83,9 @@ class ServedApi(NamedTuple):
     request: type[Request[Any]]
     stats: ApiStats
     for_followers: ServedApi | None = None
-    """For Fetch: the entry for fetches of followers, which are counted separately. None for other APIs."""
+    """For Fetch: the entry for fetches of followers, which are counted separately; None in that entry itself, and for
+    other APIs.
+    """
 
 
 class Dispatch:
@@ -223,7 +221,7 @@ class Dispatch:
     ) -> Response | None:
         """Handle a request when this broker has received the cluster's metadata, or after INITIALIZATION_SECONDS.
 
-        Before that, it would report all topics as unknown.
+        Before that, the broker would report all topics as unknown.
         """
         await self._following.wait_initialized()
         answer = handler(request, context)

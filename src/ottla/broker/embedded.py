@@ -90,14 +90,15 @@ class Broker:
     """One Kafka broker, or a cluster of several, in this process.
 
     `config`: Kafka's broker configs by name, such as `{"num.partitions": 3}`. `data_dir`: the log directory; for
-    several brokers, the parent of their log directories; by default a temporary directory, which is deleted when the
-    broker stops; ignored if `config` has log.dirs or log.dir. `port`: the port on 127.0.0.1; for several brokers, the
-    port of the first one; 0, the default: free ports; ignored if `config` has listeners. `brokers`: the number of
+    several brokers, the parent of their log directories; by default a temporary directory, which `stop` deletes;
+    ignored if `config` has log.dirs or log.dir. `port`: the port on 127.0.0.1; for several brokers, the port of the
+    first one; 0, the default: free ports; ignored if `config` has listeners. `brokers`: the number of
     brokers; several brokers replicate, elect leaders and fail over as in any cluster.
     `clock`: a clock that `advance_clock` moves, with the brokers' timers; by default the system clock.
 
     The constructor raises ConfigurationError if `brokers` is less than 1. `start` raises it for an invalid config, and
-    another KafkaError, such as StartupError, if a broker cannot start.
+    another KafkaError, such as StartupError, if a broker cannot start. `leader`, `move_leader`, `advance_clock` and
+    `intercept` raise IllegalStateError before `start` and after `stop`.
     """
 
     def __init__(
@@ -234,10 +235,10 @@ class Broker:
         return self._call(_leader(self.nodes, topic, partition))
 
     def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
-        """Make another in-sync replica the leader of a partition, and return its broker id.
+        """Make an in-sync replica the leader of a partition, and return its broker id.
 
-        `to`: the id of the broker; None: any other one. Raises UnknownTopicOrPartitionError if the partition does not
-        exist, and ConfigurationError if there is no other in-sync replica, or none on `to`.
+        `to`: the id of the broker; None: any except the current leader. Raises UnknownTopicOrPartitionError if the
+        partition does not exist, and ConfigurationError if there is no such in-sync replica.
         """
         return self._call(move_leader(self.nodes, topic, partition, to))
 
@@ -359,10 +360,10 @@ def _knows(image: ClusterImage, broker_id: int) -> bool:
 
 
 async def move_leader(nodes: Mapping[int, BrokerNode], topic: str, partition: int, to: int | None) -> int:
-    """Make another in-sync replica the preferred leader, and elect it. Return its broker id when all brokers know it.
+    """Make an in-sync replica the preferred leader, and elect it. Return its broker id when all brokers know it.
 
-    Raises UnknownTopicOrPartitionError if the partition does not exist, and ConfigurationError if there is no other
-    in-sync replica, or none on `to`.
+    `to`: the id of the broker; None: any except the current leader. Raises UnknownTopicOrPartitionError if the
+    partition does not exist, and ConfigurationError if there is no such in-sync replica.
     """
     context, tp = await _controller(nodes), TopicPartition(topic, partition)
     before = _state(context, tp)

@@ -60,9 +60,10 @@ def error_response(
 
 def _with_error(made: type[Any], source: Any, version: int, error: errors.KafkaError) -> Any:
     """Return a structure of type `made` with the error. The fields that identify the item are copied from `source`, the
-    item of the request.
+    request or its item.
 
-    `source` may also be None, or the name or number of the item, which is then the value of the first other field.
+    `source` may also be None, or the name or number of the item, which is then the value of the first field that is
+    neither an error nor a structure.
     """
     values: dict[str, Any] = {}
     is_first = True
@@ -117,8 +118,8 @@ def _items(source: Any, field: Field, version: int) -> Iterator[Any]:
 
 
 def _is_only_a_group(item: Any, made: type[Struct], version: int) -> bool:
-    """Return whether an item of the request has no field in common with the response's item, but an array with the
-    actual items, such as the directories of AlterReplicaLogDirs.
+    """Return whether an item of the request has no field in common with the response's item, but has an array of
+    structures, which are the actual items. An example are the directories of AlterReplicaLogDirs.
     """
     if not isinstance(item, Struct) or not any(isinstance(f.element, StructType) for f in item.FIELDS):
         return False

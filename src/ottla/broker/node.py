@@ -37,7 +37,7 @@ class MultiBrokerNode:
     def __init__(self, brokers: Sequence[Mapping[str, Any]], arguments: Sequence[str]) -> None:
         """`brokers`: the configs of each broker.
 
-        `arguments`: the command line that runs one broker; it reads its configs from its standard input.
+        `arguments`: arguments of `ottla` that run one broker, which reads its configs from its standard input.
         """
         self._brokers = [_Process(configs, arguments) for configs in brokers]
         self._stopping = asyncio.Event()

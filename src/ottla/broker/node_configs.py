@@ -53,8 +53,8 @@ def broker_count(configs: Mapping[str, Any]) -> int:
 def node_configs(configs: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
     """Return the configs of each broker of a node.
 
-    Raises ConfigurationError for invalid configs and for ports that would be used twice, and StartupError if a log
-    directory has the data of a single broker.
+    Raises ConfigurationError for invalid configs and for listeners with the same host and port, and StartupError if a
+    log directory has the data of a single broker.
     """
     common = without_rlmm_prefix({k: v for k, v in configs.items() if not k.startswith(OWN_PREFIX)})
     base = BrokerConfig.from_kafka(common)
@@ -71,7 +71,7 @@ def node_configs(configs: Mapping[str, Any], count: int) -> list[dict[str, Any]]
 
 
 def check_single(configs: Mapping[str, Any]) -> None:
-    """Raise StartupError if the first log directory of a single broker has the data of a node of several brokers."""
+    """Raise StartupError if the first log directory of a single broker has the metadata store of several brokers."""
     directory = BrokerConfig(configs).data_dirs[0]
     if (Path(directory) / METADATA / STORE_FILE).exists():
         raise StartupError(f"log.dirs: {directory} has the data of a node of several brokers; start it with --brokers")

@@ -36,7 +36,7 @@ class ResponseTopic(Protocol):
 def codes_of(
     topic: CommitTopic, context: RequestContext, ids_since: int, accept: Callable[[TopicPartition, Any], None]
 ) -> Iterable[tuple[int, int]]:
-    """Return the index and error code of each partition, and call `accept` with those that may be committed.
+    """Return the index and error code of each partition, and call `accept` with those that pass the checks.
 
     A KafkaError that `accept` raises is the error of the partition.
     """

@@ -1,4 +1,4 @@
-"""The replica that a consumer should read from: the nearest one that has the offset (KIP-392)."""
+"""The choice of the replica that a consumer should read from: one in its rack, if possible (KIP-392)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ NONE = -1
 
 
 def preferred_read_replica(broker: BrokerContext, partition: Partition, rack: str, offset: int) -> int:
-    """Return the id of the most caught-up in-sync follower in the consumer's rack that has the offset; -1 if the
-    consumer should continue to read from this broker.
+    """Return the id of the most caught-up in-sync follower in the consumer's rack whose log contains the offset or ends
+    there; -1 if the consumer should continue to read from this broker.
     """
     if not rack or broker.config.replica_selector_class != RACK_AWARE:
         return NONE

@@ -100,7 +100,7 @@ class RequestContext:
 
     @property
     def is_broker(self) -> bool:
-        """Whether the client is a broker of this cluster and may send inter-broker requests.
+        """Whether the client is accepted as a broker of this cluster, which may send inter-broker requests.
 
         Always False on a standalone broker. With an authorizer, the client's principal needs CLUSTER_ACTION, by an ACL
         or as a super user. Without one, or if only `allow.everyone.if.no.acl.found` allows it, the connection must have

@@ -59,7 +59,7 @@ async def handle_in_parts(handle: Handle, request: Request[Any], path: str, join
 
     Raises the handler's error. Parts that wait do so concurrently.
 
-    `joined`: how many levels of the response's arrays are containers (topics of partitions), merged by name.
+    `joined`: how many levels of the response's arrays are containers (topics of partitions), merged by name or id.
     """
     answers: list[Response | asyncio.Future[Response | None] | None] = []
     pace = _Pace()

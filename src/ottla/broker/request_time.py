@@ -48,7 +48,7 @@ class RequestTime:
 
 
 CURRENT: ContextVar[RequestTime | None] = ContextVar("request_time", default=None)
-"""The stopwatch of the request that is being awaited; None elsewhere, and if no quotas are set."""
+"""The stopwatch to which the time of the current task is added; None if there is none."""
 
 
 class Timed(Generic[T]):

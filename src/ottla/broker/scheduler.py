@@ -146,7 +146,7 @@ class BackgroundTasks:
         await asyncio.gather(*(self._in_worker(log_dir, log_dir.begin_checkpoint()) for log_dir in self._usable()))
 
     async def _in_worker(self, log_dir: LogDir, work: Callable[[], None] | None) -> None:
-        """Run work on a log directory in a worker. On a KafkaStorageError, take the directory offline or log it."""
+        """Run work on a log directory in a worker. On a KafkaStorageError, call `_storage_failed`."""
         if work is None:
             return
         try:
@@ -164,7 +164,7 @@ class BackgroundTasks:
             )
 
     def check_isr(self) -> None:
-        """Request to remove followers that have fallen behind from the ISRs, and to add those that have caught up.
+        """Request the removal of lagging followers from the ISRs, and the addition of those that have caught up.
 
         Usually followers are added when they fetch; this repeats requests that were rejected or delayed.
         """
@@ -172,7 +172,7 @@ class BackgroundTasks:
             partition.leader_replica.check_isr()
 
     def flush_old(self) -> None:
-        """Flush logs with unflushed records if their last flush was at least `flush.ms` ago."""
+        """Begin to flush logs with unflushed records if their last flush was at least `flush.ms` ago."""
         now = self._clock.now_ms()
         for partition in self._in_service():
             partition_log = partition.log
@@ -180,7 +180,7 @@ class BackgroundTasks:
                 partition.flush_in_background()
 
     def check_flushes(self) -> None:
-        """Log a warning if a flush that producers wait for has not returned for a long time."""
+        """Check the usable log directories for flushes that do not return."""
         for log_dir in self._usable():
             log_dir.flusher.check()
 
@@ -211,7 +211,7 @@ class BackgroundTasks:
                 )
 
     async def compact(self, log_dir: LogDir) -> None:
-        """Compact the logs of a directory one after the other until none is dirty enough, or a pass makes no progress.
+        """Compact the logs of a directory one after the other until none is dirty enough, or `_clean` returns False.
 
         A worker copies the records, or waits for a process that does.
         """

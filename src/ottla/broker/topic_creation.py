@@ -1,4 +1,4 @@
-"""Creation of topics, requested by clients or automatically, with the broker's defaults."""
+"""Creation of topics, at the request of a client or automatically. The broker's configs are the defaults."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plan(
     *,
     position: int = 0,
 ) -> TopicPlan:
-    """Check a request, and return the topic to create. Raises the same errors as Kafka.
+    """Check a requested topic, and return it ready to be created. Raises a KafkaError if it cannot be created.
 
     `position`: the index of the topic in the request. It makes different brokers lead the first partitions of the
     topics in one request.
@@ -78,17 +78,17 @@ def plan(
 async def create(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
     """Create a planned topic. Raises NotControllerError if this broker is not the controller.
 
-    `by`: the end of the log line, which names the client that requests the topic.
+    `by`: the end of the log line, such as the client that requests the topic.
     """
     return await broker.controller.topics.create(topic_plan.name, topic_plan.assignment, topic_plan.options, by=by)
 
 
 async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
-    """Create a topic that a client has requested, with the broker's defaults, or as an internal topic.
+    """Create a topic that a client has requested, with the broker's defaults. For an internal topic, call
+    `create_internal` and raise its error.
 
-    Raises LeaderNotAvailableError if the controller is unreachable or this broker does not receive the topic's metadata
-    in time, and CoordinatorNotAvailableError if an internal topic cannot be created; the client retries after both.
-    Raises other errors of `plan` and of the controller unchanged.
+    For another topic, raises LeaderNotAvailableError, after which the client retries, if the controller is unreachable
+    or this broker does not receive the topic's metadata in time, and other errors of `plan` and of the controller.
     """
     if name in INTERNAL:
         return await create_internal(broker, name)
@@ -128,8 +128,8 @@ async def create_internal(broker: BrokerContext, name: str) -> TopicImage:
 async def create_anywhere(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (automatically)") -> TopicImage:
     """Create a planned topic. If another broker is the controller, send it the request, and wait for the metadata.
 
-    Raises the error of the controller, or LeaderNotAvailableError if the metadata does not arrive within
-    METADATA_WAIT_SECONDS.
+    Raises a KafkaError if the topic cannot be created, such as one in UNREACHED, and LeaderNotAvailableError if the
+    metadata does not arrive within METADATA_WAIT_SECONDS.
     """
     try:
         return await create(broker, topic_plan, by)

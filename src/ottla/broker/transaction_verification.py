@@ -6,9 +6,9 @@ would wait for it forever. For producers of the newer protocol the broker adds t
 older ones it only verifies, unless transaction.partition.verification.enable is false. Either way `ensure_verified`
 runs in the same step of the event loop as the append, so that no marker can come in between.
 
-If another broker coordinates the transaction, it verifies the partition first. Its response is valid as long as no
-marker was written to the partition since the request: a guard in the log's producer state detects such a marker, as in
-Kafka.
+If another broker coordinates the transaction, it adds or verifies the partition first. Its response is valid as long as
+no marker was written to the partition since the request: a guard in the log's producer state detects such a marker, as
+in Kafka.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ async def add_or_verify(
 ) -> None:
     """Add the partitions to the transaction, or let the coordinator on another broker add or verify them.
 
-    Partitions that are in the open transaction already are left out. If this broker coordinates the transaction,
-    partitions of older clients are not verified here but by `ensure_verified`.
+    Partitions that are in the open transaction already are left out. For older clients, do nothing if this broker
+    coordinates the transaction, because `ensure_verified` then verifies the partitions, or if
+    `transaction.partition.verification.enable` is false.
 
     `written`: the base sequence of the batch, by partition. `admission` receives the errors, and the guards of
     partitions that another broker has added or verified.

@@ -1,7 +1,7 @@
 """Start a broker, as kafka-server-start.sh does, or several brokers as one node.
 
-Without arguments, it is a standalone broker on 127.0.0.1:9092 with its data in ./ottla-data. Stop it with Ctrl+C or
-SIGTERM.
+Without arguments, start a standalone broker on 127.0.0.1:9092 with its data in ./ottla-data. Stop the broker with
+Ctrl+C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HANGING_SECONDS = 1.0
 
 def run(args: argparse.Namespace) -> int:
     """Run the broker, or the brokers of a node, until they stop, for example after SIGTERM, SIGINT or SIGHUP. Return
-    1 if the broker cannot start or fails, or if a broker of a node does not stop cleanly, otherwise 0.
+    1 if a broker cannot start, if the only broker fails, or if a broker of a node does not stop cleanly, otherwise 0.
     """
     from ottla.broker.node import parent
     from ottla.config.broker import WITHOUT_FILE

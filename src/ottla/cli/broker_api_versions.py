@@ -29,8 +29,9 @@ inter-broker and controller APIs, and newer ones.
 class ApiVersions(NamedTuple):
     """An API with the versions that a broker supports and the version that this client would use.
 
-    `min_version` and `max_version` are None if the broker does not support the API, `name` is None if the client does
-    not know it. If both know it, `usable_version` is the version to use, or None; `unusable` then has the reason.
+    `min_version` and `max_version` are None if the broker does not support the API, and `name` is None if the client
+    does not know it. If both know it, `usable_version` is the version to use, or it is None and `unusable` has the
+    reason.
     """
 
     api_key: int

@@ -43,9 +43,10 @@ FEATURES: Final[Mapping[str, ReleasedFeature]] = {
 
 
 def metadata_level(release: str) -> int:
-    """Return the level of `metadata.version` for a release (such as 4.0) or a metadata version (such as 4.0-IV1).
+    """Return the level of `metadata.version` for a minor release since 3.3 (such as 4.0) or for one of
+    METADATA_VERSIONS (such as 4.0-IV1).
 
-    Raises ConfigurationError if the text is neither.
+    Raises ConfigurationError for any other text.
     """
     released = METADATA_VERSIONS[: METADATA_VERSIONS.index(LATEST) + 1]
     names = {version.partition("-")[0]: version for version in released}  # the last version of each release

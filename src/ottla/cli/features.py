@@ -63,8 +63,8 @@ def update(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def _reason(name: str, error: KafkaError) -> str:
-    """Return why a feature was not changed. The brokers change all features or none, and their error names the feature
-    that they rejected.
+    """Return why a feature was not changed. Brokers change all features or none, so their error may name another
+    feature, which they rejected.
     """
     text = str(error).removeprefix("features: ")
     _, is_refused, rest = text.partition(" for feature ")
@@ -124,7 +124,7 @@ def _feature(text: str) -> tuple[str, int]:
 _DRY_RUN: Final = Flag("--dry-run", "only validate the change, without making it")
 _FEATURE: Final = Repeatable("--feature NAME=LEVEL", "feature and its new level, such as transaction.version=2")
 _RELEASE: Final = Option(
-    "--release-version VERSION", "set all features to their levels in a release of Apache Kafka, such as 4.2"
+    "--release-version VERSION", "set features to their levels in a release of Apache Kafka, such as 4.2"
 )
 _METADATA: Final = Option("--metadata VERSION", "metadata.version to set, such as 3.9-IV0 (deprecated in Kafka)")
 _UNSAFE: Final = Flag("--unsafe", "allow a downgrade that may lose metadata")

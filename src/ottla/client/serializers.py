@@ -56,8 +56,8 @@ class Converter:
         self._close: Callable[[], Any] | None = getattr(target, "close", None) if function is not None else None
 
     def __call__(self, topic: str, value: Any, headers: Headers | None = None) -> Any:
-        """Convert a value. If that fails, raise SerializationError, which names the option, the serializer, the topic
-        and the type of the value.
+        """Convert a value. If that fails, raise SerializationError, which names the option, the serializer or
+        deserializer, the topic and the type of the value.
         """
         try:
             if self.accepts_headers:
@@ -70,13 +70,13 @@ class Converter:
             ) from error
 
     def close(self) -> None:
-        """Close the serializer or deserializer, if it has a close method."""
+        """Close the serializer or deserializer, if it has a close method. A plain callable is not closed."""
         if self._close is not None:
             self._close()
 
 
 HEADERS_PARAMETERS: Final = 3
-"""Number of parameters of a method that also receives the headers: topic, headers and value."""
+"""Minimum number of required parameters of a method that also receives the headers: topic, headers and value."""
 
 
 def _accepts_headers(method: Callable[..., Any]) -> bool:
@@ -89,7 +89,8 @@ def _accepts_headers(method: Callable[..., Any]) -> bool:
 
 
 def find(option: Any, what: str, configs: Mapping[str, Any] | None = None) -> Converter | None:
-    """Return the converter for an option such as key_serializer; None if values need no conversion.
+    """Return the converter for an option such as key_serializer; None if the option is None, or a deserializer that is
+    known to return its input unchanged.
 
     `what` is the name of the option, which also says whether it is for keys, and whether it is a deserializer. The
     option is a callable, a serializer or deserializer, a class of one, a short name ("string", "long"), the name of a

@@ -1,4 +1,5 @@
-"""Traces of OpenTelemetry: spans for sent, received and processed records, whose context travels in record headers.
+"""Traces of OpenTelemetry: spans for sent, received and processed records. The context of a send travels in the
+record's headers.
 
     KafkaProducer(…, interceptor_classes=[TracingProducerInterceptor])
     KafkaConsumer(…, interceptor_classes=[TracingConsumerInterceptor])
@@ -8,7 +9,8 @@
 
 The classes are interceptors, so clients without them do no work for traces. Needs `pip install 'ottla[otel]'`, which is
 OpenTelemetry's API; the application configures SDK, exporter and propagator (W3C trace context by default). Names and
-attributes follow the semantic conventions for messaging and Kafka. Spans do not contain keys or values.
+attributes follow the semantic conventions for messaging and Kafka. Keys and values are not recorded, unless the message
+of an exception contains them.
 """
 
 from __future__ import annotations

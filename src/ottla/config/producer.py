@@ -168,7 +168,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
         16_384,
         integer(0),
         "Maximum size in bytes of a batch, before compression; a larger record gets a separate batch. 0: every "
-        "record gets a separate batch.",
+        "record gets a separate batch. send_batch() makes batches of up to 256 KiB if this is less.",
     )
     linger_ms: Final = Option(
         5.0,

@@ -117,7 +117,9 @@ class TlsConfig(SslConfig):
     ssl_context: Final = Option(
         None,
         anything,
-        "An ssl.SSLContext for connections, which replaces all other ssl configs; None: a context is made from them.",
+        "An ssl.SSLContext for connections, which replaces the other ssl configs; None: a context is made from them. "
+        "If its check_hostname is False, ssl.check.hostname and ssl.endpoint.identification.algorithm still decide "
+        "whether the host name is sent to the broker (SNI).",
     )
     ssl_check_hostname: Final = Option(
         True,

@@ -28,8 +28,9 @@ class Exporter:
     def __init__(self, metrics: Metrics, resource: Mapping[str, str]) -> None:
         self._metrics = metrics
         self._resource = resource
-        self._exported: dict[MetricName, float] = {}
-        self._started = self._last = metrics.clock.now_ms()
+        self._exported: dict[MetricName, tuple[float, int]] = {}
+        """The value and the time of each total's last export as a delta."""
+        self._started = metrics.clock.now_ms()
 
     def encoded(self, prefixes: Iterable[str], delta: bool) -> bytes:
         """Return the encoded metrics whose telemetry names start with one of `prefixes`; no bytes if there are none.
@@ -38,21 +39,20 @@ class Exporter:
         If `delta` is true, a total is encoded as its increase since its last export with `delta`, otherwise as a whole.
         """
         now = self._metrics.clock.now_ms()
-        since = self._last if delta else self._started
         selected = tuple(prefixes)
         body = b"".join(
-            _field(2, self._encoded_one(name, metric, since, now, delta))
+            _field(2, self._encoded_one(name, metric, now, delta))
             for name, metric in self._metrics.metrics.items()
             if telemetry_name(name).startswith(selected) and _is_number(metric.value())
         )
-        self._last = now
         resource = b"".join(_attribute(1, key, value) for key, value in self._resource.items())
         return _field(1, _field(1, resource) + _field(2, body)) if body else b""
 
-    def _encoded_one(self, name: MetricName, metric: KafkaMetric, since: int, now: int, delta: bool) -> bytes:
-        value = metric.value()
+    def _encoded_one(self, name: MetricName, metric: KafkaMetric, now: int, delta: bool) -> bytes:
+        value, since = metric.value(), self._started
         if metric.is_total and delta:
-            before, self._exported[name] = self._exported.get(name, 0.0), value
+            before, since = self._exported.get(name, (0.0, since))
+            self._exported[name] = value, now
             value -= before
         point = _fixed64(2, since * 1_000_000) if metric.is_total else b""
         point += _fixed64(3, now * 1_000_000) + _double(4, float(value))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import KafkaError, UnsupportedCompressionTypeError
+from ottla.errors import CorruptMessageError, KafkaError, UnsupportedCompressionTypeError
 from ottla.records import any_magic, legacy_message_set
 from ottla.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_POSITION
 from ottla.records.builder import BatchBuilder, record_size_upper_bound
@@ -77,6 +77,8 @@ def _end_of_old_messages(data: memoryview) -> int:
     pos = 0
     while data.nbytes - pos > MAGIC_POSITION and data[pos + MAGIC_POSITION] < MAGIC:
         size = int.from_bytes(data[pos + 8 : pos + LOG_OVERHEAD], "big", signed=True)
+        if size < 0 and pos == 0:
+            raise CorruptMessageError(f"the size of a message is {size}")
         if size < 0 or pos + LOG_OVERHEAD + size > data.nbytes:
             break
         pos += LOG_OVERHEAD + size

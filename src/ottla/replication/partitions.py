@@ -310,6 +310,8 @@ class Partitions:
         replica. In the last case, the directory is remembered, as in Kafka: the replica's log is created there later.
         """
         target = next((d for d in self._log_dirs if str(d.path) == path), None)
+        if path in self._unopened_dirs:
+            raise errors.KafkaStorageError(f"{path} is out of service: {self._unopened_dirs[path]}")
         if target is None:
             raise errors.LogDirNotFoundError(f"{path} is not one of this broker's log.dirs")
         if target.offline:
@@ -525,6 +527,7 @@ class Partitions:
 
     def _close_partition(self, tp: TopicPartition) -> None:
         """Close a partition. Its log stays."""
+        self._reported_failures.discard(tp)
         partition = self._partitions.pop(tp, None)
         if partition is None:
             return

@@ -121,7 +121,7 @@ class AvroDeserializer:
             buffer.seek(HEADER_BYTES)
             try:
                 value = schemaless_reader(buffer, writer, self._reader)
-            except (EOFError, IndexError) as error:
+            except (EOFError, IndexError, ArithmeticError) as error:  # OverflowError for dates and times
                 raise ValueError(f"the bytes are not a value of the schema {schema_id}: {error!r}") from error
         return value if self._from_dict is None else self._from_dict(value, topic)
 

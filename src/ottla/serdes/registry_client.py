@@ -120,17 +120,17 @@ class SchemaRegistryClient:
         """
         loaded: dict[str, Schema] = {}
 
-        def load(parent: Schema) -> None:
+        def load(parent: Schema, depth: int) -> None:
             for reference in parent.references:
                 if reference.name in loaded:
                     continue
-                if len(loaded) >= MAX_REFERENCES:
+                if len(loaded) + depth >= MAX_REFERENCES:  # `depth` of them are being loaded, or form a circle
                     raise SchemaRegistryError(f"a schema has more than {MAX_REFERENCES} references")
                 child = self.version(reference.subject, reference.version).schema
-                load(child)
+                load(child, depth + 1)
                 loaded[reference.name] = child
 
-        load(schema)
+        load(schema, 0)
         return loaded
 
     def _cached(self, key: tuple[Any, ...], fetch: Callable[[], Value]) -> Value:

@@ -100,7 +100,7 @@ def _check_decoders() -> None:
 
 def _print_hash() -> int:
     """Read a password and print its hash for the file of `--users`. Raises ConfigurationError if the password is
-    empty.
+    empty or too long.
     """
     from ottla_console.security.users import hash_password
 

@@ -39,9 +39,12 @@ class ShownRecord(NamedTuple):
         return None if self.value is None else " ".join(self.value[: 4 * PREVIEW].split())[:PREVIEW]
 
     def contains(self, text: str) -> bool:
-        """Return whether the visible key, value or headers contain a text. Masked text cannot be found."""
+        """Return whether the visible key, value or headers contain a text. Masked text cannot be found. Every record
+        contains the empty text.
+        """
         return (
-            (self.key is not None and text in self.key)
+            not text
+            or (self.key is not None and text in self.key)
             or (self.value is not None and text in self.value)
             or any(text in name or text in (value or "") for name, value in self.headers)
         )
@@ -95,8 +98,8 @@ def shown(data: bytes | None, form: str) -> str | None:
     part = data[:MAX_SHOWN]
     if form != "hex":
         text = part.decode("utf-8", "replace")
-        # a character may be incomplete at the end of the part
-        if form != "auto" or ("\ufffd" not in text[:-1] and all(c.isprintable() or c in "\n\r\t" for c in text[:-1])):
+        complete = text[:-1] if cut else text  # a character may be incomplete at the end of the part
+        if form != "auto" or ("\ufffd" not in complete and all(c.isprintable() or c in "\n\r\t" for c in complete)):
             return text + cut
     return _hex(part) + cut
 

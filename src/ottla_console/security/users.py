@@ -52,7 +52,11 @@ class Credential(NamedTuple):
 
 
 def hash_password(password: str, salt: bytes | None = None) -> str:
-    """Return the hash of a password, as `scrypt$cost$block size$parallel$salt$hash`."""
+    """Return the hash of a password, as `scrypt$cost$block size$parallel$salt$hash`. Raises ConfigurationError if the
+    password is too long to log in with.
+    """
+    if len(password) > MAX_PASSWORD:
+        raise ConfigurationError(f"the password has {len(password):,} characters; at most {MAX_PASSWORD:,} are allowed")
     salt = os.urandom(SALT_BYTES) if salt is None else salt
     digest = _scrypt(password, salt, COST, BLOCK_SIZE, PARALLEL)
     return "$".join(("scrypt", str(COST), str(BLOCK_SIZE), str(PARALLEL), _text(salt), _text(digest)))
@@ -73,6 +77,10 @@ def load_users(path: Path) -> dict[str, Credential]:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"--users {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"--users {path}: the file is not UTF-8 ({error.reason} at byte {error.start})"
+        ) from None
     users: dict[str, Credential] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):

@@ -22,7 +22,9 @@ def line_chart(points: Sequence[Point], label: str, shown: Callable[[float], str
     text if there are fewer than two points.
     """
     if len(points) < 2:
-        return Markup('<p class="empty">{}: no samples yet; the chart is shown after 10 seconds.</p>').format(label)
+        return Markup(
+            '<p class="empty">{}: too few samples yet; the chart is shown from the second one on.</p>'
+        ).format(label)
     top = max(point.value for point in points) or 1.0
     line = _line(points, WIDTH, HEIGHT, top)
     first, last = line.split(" ")[0], line.split(" ")[-1]

@@ -19,7 +19,7 @@ class ErrorPage(NamedTuple):
 UNREACHABLE: Final = "The cluster does not respond"
 ADVICE: Final = (
     "Check that a broker is running at this address, and that --bootstrap-server and the credentials of "
-    "--command-config are correct. The console and this page retry every few seconds."
+    "--command-config are correct."
 )
 ABSENT: Final = (
     errors.UnknownTopicOrPartitionError,

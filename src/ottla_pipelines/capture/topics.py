@@ -94,28 +94,42 @@ class Topics:
             return next((records[0].key for records in polled), None)
 
     def keys(self, topic: str) -> list[bytes]:
-        """Return the keys whose last record is not a tombstone, including those of the open transaction.
+        """Return the keys that are not deleted in the committed records, and all keys of the open transaction.
 
-        Keys of aborted records may be among them: a tombstone for a key without a row does no harm.
+        Keys that the open transaction deletes are among them: a tombstone for a key without a row does no harm.
+        Tombstones of aborted transactions do not count, because their rows are still there.
         """
         live: dict[bytes, bool] = {}
-        for records in self._records(topic):
+        committed: dict[TopicPartition, int] = {}
+        for records in self._records(topic, "read_committed", committed):
             live.update((record.key, record.value is not None) for record in records)
+        for records in self._records(topic, "read_uncommitted", committed):
+            live.update((record.key, True) for record in records)
         return [key for key, is_live in live.items() if is_live]
 
-    def _records(self, topic: str) -> Generator[list[ConsumerRecord], None, None]:
-        """Read the topic to its present end. Each item is a list of records of one partition."""
+    def _records(
+        self, topic: str, isolation: str = "read_uncommitted", offsets: dict[TopicPartition, int] | None = None
+    ) -> Generator[list[ConsumerRecord], None, None]:
+        """Read the topic to its present end, or to the last stable offset if `isolation` is read_committed. Each item
+        is a list of records of one partition.
+
+        `offsets`: the offsets to start at, by default the earliest ones; they are updated to the end.
+        """
         partitions = self._partitions(topic)
-        with self._consumer() as consumer:
+        with self._consumer(isolation) as consumer:
             consumer.assign(partitions)
             consumer.seek_to_beginning(*partitions)
+            for tp, offset in (offsets or {}).items():
+                consumer.seek(tp, offset)
             ends = consumer.end_offsets(partitions)
             while any(consumer.position(tp) < end for tp, end in ends.items()):
                 yield from consumer.poll(timeout_ms=500).values()
+            if offsets is not None:
+                offsets.update(ends)
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
         info = self._admin.describe_topics([topic])[topic]
         return [TopicPartition(topic, p.partition) for p in info.partitions]
 
-    def _consumer(self) -> KafkaConsumer:
-        return KafkaConsumer({**self._clients, "enable.auto.commit": False, "isolation.level": "read_uncommitted"})
+    def _consumer(self, isolation: str = "read_uncommitted") -> KafkaConsumer:
+        return KafkaConsumer({**self._clients, "enable.auto.commit": False, "isolation.level": isolation})

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
 def demo(args: argparse.Namespace) -> int:
     """Run the demo, and return the exit code: 0 if the tables are equal to the database and queries saw only whole
-    transactions, 130 after Ctrl+C. Raises CommandFailedError.
+    transactions. Raises CommandFailedError.
     """
     try:
         from ottla_pipelines.capture.demo import run_demo
@@ -74,8 +74,6 @@ def demo(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         remedy = "run `pip install 'ottla[postgresql,tables]'`"
         raise CommandFailedError(f"ottla capture: {error.name} is not installed; {remedy}") from None
-    except KeyboardInterrupt:
-        return 130
     except (KafkaError, OSError) as error:
         raise CommandFailedError(f"ottla capture: {error}") from error
 

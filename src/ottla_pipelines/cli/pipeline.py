@@ -14,6 +14,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,8 @@ REACH_MS = 10_000
 """Timeout in milliseconds for reaching the brokers before a run starts."""
 REFRESHES = ("refresh", "full_refresh", "full_refresh_all")
 """The options of `run` that select the tables to refresh."""
+USES_TOPICS = re.compile(r"ottla_pipelines\.declarative(\.topics\b|\s+import\s+(\([^)]*|[^\n]*)\btopics\b)")
+"""An import of `declarative.topics`."""
 
 
 def _names(text: str) -> list[str]:
@@ -160,8 +163,8 @@ def reads_topics(project: Path) -> bool:
 
     Other definitions may connect to other brokers, or to none.
     """
-    module = "ottla_pipelines.declarative.topics"
-    return any(module in path.read_text("utf-8", "replace") for path in project.glob("transformations/**/*.py"))
+    definitions = project.glob("transformations/**/*.py")
+    return any(USES_TOPICS.search(path.read_text("utf-8", "replace")) for path in definitions)
 
 
 def check_reachable(bootstrap_servers: str) -> None:

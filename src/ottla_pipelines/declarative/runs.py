@@ -253,9 +253,7 @@ class Unfinished:
         if before.get("full_refresh_all") or options.full_refresh_all:
             return {"full_refresh": [], "full_refresh_all": True, "refresh": [], "dry": options.dry}
         full = sorted({*options.full_refresh, *before.get("full_refresh", ())})
-        # Spark takes either a list to refresh or everything.
-        refresh = list(options.refresh) if options.refresh or not before.get("full_refresh") else []
-        return {"full_refresh": full, "full_refresh_all": False, "refresh": refresh, "dry": options.dry}
+        return {"full_refresh": full, "full_refresh_all": False, "refresh": list(options.refresh), "dry": options.dry}
 
     def record(self, request: dict[str, Any]) -> None:
         """Write the refreshes to the record. Call this before anything is changed."""

@@ -85,7 +85,7 @@ class AvroSchema:
         try:
             for reference in self._references:
                 _define(_load(reference.schema), "", types)
-            return _dumps(_Writer(set()).write(_inlined(self._document, "", types), ""))
+            return _dumps(_Writer(set()).write(_inlined(self._document, "", types, set()), ""))
         except RecursionError:
             raise ValueError("the schema is nested too deeply") from None
 
@@ -122,26 +122,29 @@ def _define(schema: Any, namespace: str, types: dict[str, Any]) -> None:
             _define(field["type"], namespace, types)
 
 
-def _inlined(schema: Any, namespace: str, types: dict[str, Any]) -> Any:
-    """Return a schema in which the first use of each of `types` is replaced by its definition. Types that are replaced,
-    or that the schema defines, are removed from `types`.
+def _inlined(schema: Any, namespace: str, types: Mapping[str, Any], defined: set[str]) -> Any:
+    """Return a schema in which the first use of each of `types` is replaced by its definition, and later definitions,
+    inside other types, by its name. The names of the types that the returned schema defines are added to `defined`.
     """
     if isinstance(schema, str):
         name = _full_name(schema, namespace)
         name = name if name in types else schema
-        return _inlined(types.pop(name), "", types) if name in types else schema
+        return _inlined(types[name], "", types, defined) if name in types and name not in defined else schema
     if isinstance(schema, list):
-        return [_inlined(branch, namespace, types) for branch in schema]
+        return [_inlined(branch, namespace, types, defined) for branch in schema]
     kind = schema.get("type")
     if kind in NAMED:
         namespace = _namespace_of(schema, namespace)
-        types.pop(_full_name(str(schema["name"]), namespace), None)
+        full = _full_name(str(schema["name"]), namespace)
+        if full in defined:
+            return full
+        defined.add(full)
         if "fields" not in schema:
             return schema
-        fields = [{**field, "type": _inlined(field["type"], namespace, types)} for field in schema["fields"]]
+        fields = [{**field, "type": _inlined(field["type"], namespace, types, defined)} for field in schema["fields"]]
         return {**schema, "fields": fields}
     part = {"array": "items", "map": "values"}.get(kind, "type") if isinstance(kind, str) else "type"
-    return {**schema, part: _inlined(schema[part], namespace, types)}
+    return {**schema, part: _inlined(schema[part], namespace, types, defined)}
 
 
 def _load(text: str) -> Any:

@@ -9,6 +9,10 @@ from urllib.parse import unquote, urljoin, urlsplit
 MAX_HOPS: Final = 50
 DATA: Final = frozenset({"enum", "const", "default", "examples"})
 """Keywords with values that are not schemas."""
+SCHEMAS_BY_NAME: Final = frozenset(
+    {"properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas"}
+)
+"""Keywords with objects of schemas, whose names are no keywords."""
 REF_WITH_SIBLINGS: Final = ("2019-09", "2020-12")
 """Drafts in which the keywords beside a `$ref` apply, too. Earlier ones ignore them."""
 NOT_APPLIED: Final = frozenset(
@@ -108,13 +112,17 @@ def _id(document: Any) -> str:
 
 
 def _subschemas(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a document, except those below a name in DATA."""
+    """Yield every object of a document that may be a schema: not those below a keyword in DATA."""
     pending = [document]
     while pending:
         value = pending.pop()
         if isinstance(value, dict):
             yield value
-            pending.extend(part for name, part in value.items() if name not in DATA)
+            for keyword, part in value.items():
+                if keyword in SCHEMAS_BY_NAME and isinstance(part, dict):
+                    pending.extend(part.values())
+                elif keyword not in DATA:
+                    pending.append(part)
         elif isinstance(value, list):
             pending.extend(value)
 

@@ -29,6 +29,8 @@ class JsonSchema:
             self.document: Any = strict_json.loads(text)
             if not isinstance(self.document, (dict, bool)):
                 raise ValueError("a JSON Schema must be an object or a boolean")
+            if isinstance(self.document, dict) and not isinstance(self.document.get("$schema", ""), str):
+                raise ValueError('"$schema" must be a string')
             validator_for(self.document, default=Draft7Validator).check_schema(self.document)
             others = {reference.name: json.loads(reference.schema) for reference in references}
             self.documents = JsonDocuments(self.document, others)

@@ -36,7 +36,7 @@ class RegistryState:
             fields = json.loads(key or b"")
             document = None if value is None else json.loads(value)
             self._apply(fields, document)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             log.warning("Ignoring a malformed record of the schemas topic with key %r: %r", (key or b"")[:200], error)
 
     def _apply(self, key: Mapping[str, Any], document: dict[str, Any] | None) -> None:

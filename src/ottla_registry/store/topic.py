@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from ottla import IsolationLevel
-from ottla.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
+from ottla.aio import ConsumerRecord, KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from ottla.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
@@ -179,7 +179,7 @@ class SchemasTopic:
                 batches = await self._consumer.poll(POLL_MS)
                 for records in batches.values():
                     for record in records:
-                        self._state.apply(record.key, record.value)
+                        self._apply(record)
                 applied = await self._consumer.position(self._partition, self._timeout_ms)
             except KafkaError as error:
                 log.warning("Cannot read topic %s; retrying in %g s: %s", self._partition.topic, RETRY_SECONDS, error)
@@ -188,6 +188,14 @@ class SchemasTopic:
             async with self._progress:
                 self._applied = applied
                 self._progress.notify_all()
+
+    def _apply(self, record: ConsumerRecord) -> None:
+        try:
+            self._state.apply(record.key, record.value)
+        except Exception:  # a bug must be logged, not end the reading of the topic
+            log.exception(
+                "Unexpected error; ignoring the record at offset %d of topic %s", record.offset, self._partition.topic
+            )
 
     async def _ensure_topic(self) -> None:
         topic = self._partition.topic

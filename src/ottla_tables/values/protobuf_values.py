@@ -88,11 +88,13 @@ class ProtobufValues:
 
     def decoder(self, writer: Schema) -> Decode:
         """Return a decoder of messages that were written with a schema. Raises ValueError if it is not a Protobuf
-        schema. The decoder raises ValueError for a message whose type is not that of the table.
+        schema with a message type. The decoder raises ValueError for a message whose type is not that of the table.
         """
         if writer.schema_type != "PROTOBUF":
             raise ValueError(f"the value is {writer.schema_type}, and the latest schema is PROTOBUF")
         file = self._file(writer)
+        if not file.message_types_by_name:
+            raise ValueError("the Protobuf schema has no message type")
 
         def start_of(value: bytes) -> int:
             path, size = message_path(memoryview(value)[HEADER_BYTES:])

@@ -104,8 +104,9 @@ def test_allowable_clock_skew_is_applied_to_the_expiry() -> None:
     assert tokens.check(unsigned(sub="alice", exp=999)).user == "alice"
     with pytest.raises(InvalidTokenError):
         tokens.check(unsigned(sub="alice", exp=998))
-    with pytest.raises(ConfigurationError, match="AllowableClockSkewMs"):
-        UnsecuredJwtValidator({"unsecuredValidatorAllowableClockSkewMs": "-1"})
+    for skew in ("-1", "²"):
+        with pytest.raises(ConfigurationError, match="AllowableClockSkewMs"):
+            UnsecuredJwtValidator({"unsecuredValidatorAllowableClockSkewMs": skew})
 
 
 def test_token_without_the_required_scope_is_rejected() -> None:

@@ -79,6 +79,24 @@ def test_dynamic_broker_config_applies_to_logs_and_survives_a_restart(tmp_path: 
     with_broker(after_restart, tmp_path)
 
 
+def test_configs_of_all_brokers_are_read_again_for_those_of_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def test(client: BrokerClient) -> None:
+        refreshed: list[str] = []
+
+        async def refresh(paths: list[str]) -> None:
+            refreshed.extend(paths)
+
+        monkeypatch.setattr(BrokerConfig, "in_cluster", True)
+        monkeypatch.setattr(client.context.config_store, "refresh", refresh)
+        for name in ("0", ""):
+            await describe(client, BROKER, name, "log.retention.ms")
+        assert refreshed == ["brokers/0", "brokers/<default>", "brokers/<default>"]
+
+    with_broker(test, tmp_path)
+
+
 def test_synonyms_of_a_topic_config_include_the_inherited_broker_configs(tmp_path: Path) -> None:
     async def test(client: BrokerClient) -> None:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)

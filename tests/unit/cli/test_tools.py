@@ -372,6 +372,11 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     assert f"usage: ottla {command}" in capsys.readouterr().out
 
 
+def test_header_without_a_key_separator_has_its_text_as_key_if_errors_are_ignored() -> None:
+    lines = Lines.from_properties({"parse.headers": "true", "ignore.error": "true", "null.marker": "N"})
+    assert lines.parse(b"a:1,b,N,c:N\tv", 1) == (None, b"v", [("a", b"1"), ("b", None), ("N", None), ("c", None)])
+
+
 def test_key_separators_may_be_escaped_and_errors_ignored() -> None:
     assert Lines.from_properties({"parse.key": "true", "key.separator": "\\t"}).parse(b"a\tb", 1) == (b"a", b"b", [])
     assert Lines.from_properties({"parse.key": "true", "ignore.error": "true"}).parse(b"ab", 1) == (None, b"ab", [])

@@ -13,7 +13,7 @@ from tests.unit.client.scripted import ScriptedBroker
 from ottla import KafkaProducer, TopicPartition, aio
 from ottla.client.producer.columnar import column
 from ottla.client.producer.partitioner import partition_for_key
-from ottla.errors import MessageTooLargeError, TopicAuthorizationFailedError
+from ottla.errors import IllegalStateError, MessageTooLargeError, TopicAuthorizationFailedError
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.records.columns import Columns, HeadersColumn
 from ottla.records.decoder import Record, records
@@ -185,6 +185,38 @@ def test_asyncio_producer_has_send_batch(broker: ScriptedBroker) -> None:
 
     asyncio.run(test())
     assert len(stored(broker)) == 2
+
+
+def test_batch_future_of_the_asyncio_producer_is_awaited_and_does_not_block_the_event_loop(
+    broker: ScriptedBroker,
+) -> None:
+    async def test() -> None:
+        async with aio.KafkaProducer(bootstrap_servers=broker.address, max_request_size=200, batch_size=100) as p:
+            future = await p.send_batch("t", [b"%050d" % n for n in range(9)])
+            with pytest.raises(IllegalStateError, match="use `await future`"):
+                future.get(10)
+            sent = await future
+            assert sum(part.records for part in sent) == 9
+            assert len(sent) > 1
+            assert future.get() == sent == await future
+            broker.on(ProduceRequest, lambda _: failure(29))
+            with pytest.raises(TopicAuthorizationFailedError):
+                await (await p.send_batch("t", [b"v"]))
+            later = await p.send_batch("t", [b"v"])
+            (part,) = await asyncio.to_thread(later.get, 10)  # another thread may wait
+            assert part.records == 1
+
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+def test_batch_future_of_the_synchronous_producer_can_be_awaited(broker: ScriptedBroker) -> None:
+    async def test() -> None:
+        with producer(broker) as p:
+            (sent,) = await p.send_batch("t", [b"a", b"b"])
+            assert sent.records == 2
+            assert p.send_batch("t", [b"a"]).get(10)[0].base_offset == 2
+
+    asyncio.run(test())
 
 
 def test_column_of_a_list_has_the_layout_of_arrow() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,7 @@ from tests.unit.cluster.shared_tree import Session, SharedTree
 
 from ottla.cluster.broker import registration
 from ottla.cluster.broker.lifecycle import BrokerLifecycle
-from ottla.cluster.controller import reassignment_rules
+from ottla.cluster.controller import partition_states, reassignment_rules
 from ottla.cluster.controller.leader_election import Candidates, Reason
 from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
@@ -404,6 +405,21 @@ def test_term_that_cannot_start_does_not_block_other_controllers() -> None:
     run(test)
 
 
+def test_feature_levels_reach_every_broker() -> None:
+    async def test(cluster: Cluster) -> None:
+        brokers = await three(cluster)
+        for level in (1, 2):
+            await brokers[0].controller.set_features({"transaction.version": level})
+            images = [broker.member.metadata_cache for broker in brokers]
+            await until(lambda: {cache.image.features["transaction.version"] for cache in images} == {level})  # noqa: B023
+            assert {cache.image.features_epoch for cache in images} == {level}
+        late = await cluster.add(4)
+        assert late.member.metadata_cache.image.features == brokers[0].controller.image.features
+        assert late.member.metadata_cache.image.features_epoch == 2
+
+    run(test)
+
+
 MALFORMED = (b"", b"{", b"[]", b"null", b"1", b'{"features": 1}', b'{"features": {"a": 1}}', b"\xff", b"[" * 100_000)
 READ_PATHS = (
     znodes.FEATURE,
@@ -610,6 +626,36 @@ def test_reassignment_completes_when_new_replicas_are_in_sync() -> None:
         moved = one.state()
         assert (moved.replicas, moved.isr, moved.adding, moved.removing) == ((3, 2), (2, 3), (), ())
         assert one.deleted == [T0]
+
+    run(test)
+
+
+def test_reassignments_of_many_partitions_are_completed_in_several_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_states, "MAX_STATES", 2)
+
+    async def test(cluster: Cluster) -> None:
+        one, _, three_ = await three(cluster)
+        await one.controller.topics.create("t", [[1, 2]] * 5, {})
+        partitions = [TopicPartition("t", index) for index in range(5)]
+        sizes: list[int] = []
+        multi = one.session.multi
+
+        async def count(operations: Sequence[Operation]) -> None:
+            sizes.append(sum(isinstance(o, Set) and o.path.endswith("/state") for o in operations))
+            await multi(operations)
+
+        one.session.multi = count  # type: ignore[method-assign]
+        await one.controller.reassignments._write(
+            {tp: replace(one.state(tp), replicas=(2, 1), isr=(1, 2)) for tp in partitions}
+        )
+        assert sizes == [2, 2, 1]
+        await three_.until(lambda: all(three_.state(tp) == one.state(tp) for tp in partitions))
+        assert {one.state(tp).replicas for tp in partitions} == {(2, 1)}
+        node = cluster.tree.get("/brokers/topics/t")
+        assert node is not None
+        assert znodes.topic_layout("t", node.value).replicas == ((2, 1),) * 5
 
     run(test)
 

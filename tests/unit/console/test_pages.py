@@ -296,9 +296,11 @@ def test_unreachable_cluster_is_reported_within_two_seconds(unused_address: str)
         assert response.status_code == 503
         assert "The cluster does not respond" in response.text
         assert "connection refused" in response.text
+        assert "This page is loaded again every 3 seconds." in response.text
         response = browser.client.get("/topics/visits")
         assert response.elapsed.total_seconds() < 2
         assert "connection refused" in response.text
+        assert "This page is loaded again every 3 seconds." in response.text
 
 
 def test_start_offsets_of_a_share_group_are_reset(

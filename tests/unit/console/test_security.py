@@ -17,7 +17,7 @@ from ottla_console.routes import ROUTES
 from ottla_console.security import audit
 from ottla_console.security.masking import Masking, masked_value
 from ottla_console.security.sessions import COOKIE, Sessions
-from ottla_console.security.users import Role, User, load_users
+from ottla_console.security.users import Role, User, hash_password, load_users
 from ottla_console.settings import ConsoleSettings, ListenAddress
 
 CREATION = {"name": "never", "partitions": "1"}
@@ -223,6 +223,14 @@ def test_users_file_is_loaded_and_malformed_lines_are_rejected(tmp_path: Path) -
         file.write_text(malformed + "\n")
         with pytest.raises(ConfigurationError, match="--users"):
             load_users(file)
+    file.write_bytes("jürgen:admin:".encode("latin-1") + HASH.encode())
+    with pytest.raises(ConfigurationError, match="the file is not UTF-8"):
+        load_users(file)
+
+
+def test_password_that_is_too_long_to_log_in_with_is_not_hashed() -> None:
+    with pytest.raises(ConfigurationError, match="1,025 characters; at most 1,024"):
+        hash_password("x" * 1025)
 
 
 def test_large_form_is_rejected(console: ConsoleBrowser) -> None:

@@ -18,6 +18,7 @@ from ottla.coordinator.share_partition.share_partition import RecordRange, Recor
 from ottla.coordinator.share_partition.share_partition_manager import SharePartitionManager
 from ottla.coordinator.share_partition.share_persister import SharePersister
 from ottla.coordinator.share_partition.share_state_records import ShareKey, ShareState, merge_runs
+from ottla.model import TopicPartition
 from ottla.protocol.messages import read_share_group_state as read
 
 KEY = ShareKey("g", UUID(int=1), 0)
@@ -98,6 +99,47 @@ async def test_persister_error_names_the_share_partition_if_no_coordinator_respo
     persister = SharePersister(0, local, SimpleNamespace(), 0.01, 1)
     with pytest.raises(errors.CoordinatorNotAvailableError, match=str(KEY)):
         await persister.delete(KEY)
+
+
+def test_load_for_a_new_replica_waits_for_that_of_an_earlier_one_and_loads_again() -> None:
+    async def test() -> None:
+        reads: list[asyncio.Future[ShareState]] = []
+
+        def read_state(*_: object) -> asyncio.Future[ShareState]:
+            reads.append(asyncio.get_running_loop().create_future())
+            return reads[-1]
+
+        async def first_start() -> int:
+            raise AssertionError("the state is initialized")
+
+        image = ClusterImage("c")
+        persister: Any = SimpleNamespace(read=read_state)
+        manager = SharePartitionManager(BrokerConfig({}), ManualClock(), lambda: image, persister)
+        tp = TopicPartition("t", 0)
+        replicas: list[Any] = [
+            SimpleNamespace(topic_partition=tp, leads=leads, image=SimpleNamespace(leader_epoch=epoch))
+            for epoch, leads in enumerate((False, True))
+        ]
+        old, new, other = [
+            asyncio.create_task(manager.load(KEY, replicas[number], first_start)) for number in (0, 1, 1)
+        ]
+        while not reads:
+            await asyncio.sleep(0)
+        reads[0].set_result(ShareState(0, 0, 5, 0, []))
+        with pytest.raises(errors.NotLeaderOrFollowerError):
+            await old
+        assert not new.done()
+        while len(reads) < 2:
+            await asyncio.sleep(0)
+        reads[1].set_result(ShareState(0, 1, 7, 0, []))
+        await asyncio.gather(new, other)
+        assert len(reads) == 2
+        shared = manager.get(KEY)
+        assert shared is not None
+        assert shared.start == 7
+        manager.close()
+
+    asyncio.run(test())
 
 
 def test_lock_timeout_uses_the_earliest_deadline() -> None:

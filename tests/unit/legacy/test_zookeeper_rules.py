@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
-from ottla.cluster.store.zk_client import broker_address
+from ottla.cluster.store import znodes
+from ottla.cluster.store.metadata_store import Watcher
+from ottla.cluster.store.zk_client import ZkClient, broker_address
 from ottla.errors import ConfigurationError, KafkaError
 from ottla.legacy import Blacklist, ConsumerConfig, StringDecoder, TopicPartition, Whitelist
+from ottla.legacy.consumer.consumer_connector import ConsumerConnector
+from ottla.legacy.consumer.group_view import GroupWatcher
 from ottla.legacy.consumer.partition_assignor import AssignmentContext, by_range, round_robin
 from ottla.legacy.consumer.topic_count import ConsumerThreadId, TopicCount, consumer_id_string
 
@@ -110,11 +115,63 @@ def test_topic_filter_is_registered_by_its_regex_and_matches_existing_topics() -
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{}", b'{"subscription":{},"pattern":"static"}', b'{"subscription":3,"pattern":"x"}']
+    "raw",
+    [
+        b"",
+        b"{}",
+        b'{"subscription":{},"pattern":"static"}',
+        b'{"subscription":3,"pattern":"x"}',
+        b'{"subscription":{"(":1},"pattern":"white_list"}',
+        b'{"subscription":{"a{99999999999999999999}":1},"pattern":"white_list"}',
+        b'{"subscription":{"a":1,"b":1},"pattern":"black_list"}',
+    ],
 )
 def test_malformed_registration_raises_an_error_with_the_member_id(raw: bytes) -> None:
     with pytest.raises(KafkaError, match="malformed subscription of group member m:"):
         TopicCount.of_json("m", raw)
+
+
+class Znodes:
+    """In place of a `ZkClient`: a group with the member `m`, and the topic `t`."""
+
+    def __init__(self, topic: bytes) -> None:
+        self._topic = topic
+
+    def brokers(self, _: Watcher | None = None) -> dict[int, tuple[str, int]]:
+        return {}
+
+    def children(self, path: str, _: Watcher | None = None) -> list[str]:
+        return ["m"] if path == znodes.consumer_ids("g") else ["t"]
+
+    def get(self, path: str, _: Watcher | None = None) -> bytes:
+        assert path == znodes.topic("t")
+        return self._topic
+
+
+@pytest.mark.parametrize("topic", [b"{", b"{}", b"[]", b'{"partitions":{"x":[1]}}', b'{"partitions":null}'])
+def test_malformed_topic_is_an_error_of_the_group_that_is_read_again(topic: bytes) -> None:
+    zk: Any = Znodes(topic)
+    with pytest.raises(KafkaError, match="/brokers/topics/t is not a replica assignment"):
+        GroupWatcher(zk, "g", "m", lambda: None).read(TopicCount({"t": 1}), exclude_internal=True)
+
+
+def test_connector_that_was_not_started_can_be_shut_down() -> None:
+    with ConsumerConnector(ConsumerConfig(REQUIRED)) as connector:
+        with pytest.raises(KafkaError, match="the session with ZooKeeper has not been started"):
+            connector.create_message_streams({"t": 1})
+    connector.shutdown()
+
+
+@pytest.mark.parametrize(("name", "raw"), [("1", b"{"), ("1", b"[]"), ("x", b'{"host":"h","port":1}')])
+def test_malformed_registration_of_a_broker_is_an_error_of_the_store(
+    monkeypatch: pytest.MonkeyPatch, name: str, raw: bytes
+) -> None:
+    zk = ZkClient("z:2181")
+    monkeypatch.setattr(zk, "children", lambda *_: [name])
+    monkeypatch.setattr(zk, "get", lambda _: raw)
+    with pytest.raises(KafkaError, match=f"/brokers/ids/{name} is not a registration"):
+        zk.brokers()
+    zk.close()
 
 
 def test_topic_filter_excludes_internal_topics() -> None:

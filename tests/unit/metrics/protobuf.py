@@ -55,6 +55,18 @@ def metrics(data: bytes) -> dict[str, tuple[str, float, dict[str, str]]]:
     return result
 
 
+def start_times(data: bytes) -> dict[str, int]:
+    """Return the start times of the sums, in milliseconds since 1970, by metric."""
+    result = {}
+    for resource in decoded(data)[1]:
+        for scope in decoded(resource)[2]:
+            for metric in map(decoded, decoded(scope)[2]):
+                for total in metric[7]:
+                    (nanoseconds,) = decoded(decoded(total)[1][0])[2]
+                    result[metric[1][0].decode()] = int.from_bytes(nanoseconds, "little") // 1_000_000
+    return result
+
+
 def labels(data: bytes) -> dict[str, str]:
     """Return the attributes of the resource."""
     (resource,) = decoded(decoded(data)[1][0])[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.metrics.protobuf import labels, metrics
+from tests.unit.metrics.protobuf import labels, metrics, start_times
 
 from ottla.clock import ManualClock
 from ottla.metrics.metrics import Metrics
@@ -47,6 +47,28 @@ def test_delta_sum_has_the_change_since_the_last_export() -> None:
     for recorded in (3, 4, 0):
         registry.sensor("s").record(recorded)
         assert metrics(exporter.encoded([name], delta=True))[name][:2] == (DELTA, recorded)
+
+
+def test_delta_starts_at_the_last_export_of_the_metric_as_a_delta() -> None:
+    registry = create_metrics()
+    clock = registry.clock
+    assert isinstance(clock, ManualClock)
+    started = clock.now_ms()
+    exporter = Exporter(registry, {})
+    name = "org.apache.kafka.producer.topic.send.total"
+
+    def export(requested: str, *, delta: bool) -> tuple[float, int]:
+        registry.sensor("s").record(1)
+        clock.advance(1000)
+        data = exporter.encoded([requested], delta)
+        return (metrics(data)[name][1], start_times(data)[name] - started) if requested == name else (0, 0)
+
+    assert export(name, delta=False) == (1, 0)
+    assert export(name, delta=True) == (2, 0)
+    assert export(name, delta=False) == (3, 0)
+    assert export(name, delta=True) == (2, 2000)
+    export("org.apache.kafka.producer.size.avg", delta=True)  # does not include the total
+    assert export(name, delta=True) == (2, 4000)
 
 
 def test_only_requested_metrics_are_exported() -> None:

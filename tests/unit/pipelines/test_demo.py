@@ -1,6 +1,7 @@
 """`ottla demo`: options, new and resumed runs."""
 
 import argparse
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ pytest.importorskip("sqlalchemy")
 
 from rich.console import Console
 
+from ottla.cli.main import main
 from ottla.errors import ConfigurationError
+from ottla_pipelines import demo
 from ottla_pipelines.cli import demo as command
 from ottla_pipelines.demo import finished_rates, prepare, resume_hint
 from ottla_pipelines.refine.store import Store
@@ -75,3 +78,12 @@ def test_numbers_must_be_positive_and_rate_excludes_seconds(
 def test_resume_hint_names_a_non_default_directory() -> None:
     assert resume_hint(Path("demo-data")).startswith("`ottla demo --resume`")
     assert "--resume --data x`" in resume_hint(Path("x"))
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_exit_code_of_the_demo_is_that_of_the_signal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals, exit_code: int
+) -> None:
+    monkeypatch.setattr(demo, "prepare", lambda *_: signal.raise_signal(number))
+    assert main(["demo"]) == exit_code
+    assert "Interrupted. `ottla demo --resume`" in capsys.readouterr().out

@@ -35,6 +35,19 @@ def test_up_conversion_ends_before_a_message_whose_offset_does_not_increase(offs
     assert [r.offset for r in records(up_converted(memoryview(old)))] == [3, 4]
 
 
+@pytest.mark.parametrize("before", [0, 2])
+def test_up_conversion_ends_before_a_message_with_a_negative_size(before: int) -> None:
+    old = b"".join(legacy_message_set.encode(o, 77, None, b"v", 1) for o in range(before + 1))
+    damaged = bytearray(old)
+    size = before * len(old) // (before + 1) + 8
+    damaged[size : size + 4] = b"\xff\xff\xff\xfe"
+    if before:
+        assert [r.offset for r in records(up_converted(memoryview(damaged)))] == list(range(before))
+        return
+    with pytest.raises(CorruptMessageError, match="the size of a message is -2"):
+        up_converted(memoryview(damaged))
+
+
 def test_compressed_message_whose_offsets_do_not_increase_is_corrupt() -> None:
     builder = BatchBuilder(bytearray(1000))
     for _ in range(3):

@@ -121,6 +121,19 @@ def test_normalized_text_sorts_properties_and_references_are_resolved() -> None:
         AvroSchema("string")
 
 
+def test_resolved_schema_defines_each_type_once() -> None:
+    inner = enum("A", namespace="n")
+    outer = {**record(field("e", inner), namespace="n"), "name": "Outer"}
+    text = json.dumps({**record(field("first", "n.E"), field("second", "n.Outer")), "name": "Main"})
+    resolved = AvroSchema(text, [ReferencedSchema("n.Outer", json.dumps(outer))]).resolved
+    expected = (
+        '{"type":"record","name":"Main","fields":[{"name":"first","type":{"type":"enum","name":"E","namespace":"n",'
+        '"symbols":["A"]}},{"name":"second","type":{"type":"record","name":"Outer","namespace":"n","fields":'
+        '[{"name":"e","type":"E"}]}}]}'
+    )
+    assert resolved == expected
+
+
 @pytest.mark.parametrize(
     "document",
     [

@@ -169,12 +169,29 @@ def test_text_is_canonical_and_references_are_resolved() -> None:
         {"$ref": "#/definitions/none"},
         {"$ref": "none.json"},
         {"$ref": "#none"},
+        *(opened(**{name: {"$ref": "#/definitions/none"}}) for name in ("default", "const", "enum", "examples")),
+        {"definitions": {"default": {"$ref": "none.json"}}},
+        {"$schema": 7},
+        {"$schema": {}},
         {"a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}},
     ],
 )
 def test_invalid_schema_is_rejected(document: Any) -> None:
     with pytest.raises(ValueError, match="."):
         schema(document)
+
+
+def test_reference_of_a_property_with_the_name_of_a_keyword_is_resolved_in_its_own_document() -> None:
+    text = json.dumps({"$ref": "other.json"})
+    new, old = (
+        JsonSchema(
+            text,
+            [ReferencedSchema("other.json", json.dumps({"$defs": {"x": x}, **opened(default={"$ref": "#/$defs/x"})}))],
+        )
+        for x in (INT, NUMBER)
+    )
+    assert new.cannot_read(old) == ["{errorType:'TYPE_NARROWED', path:'#/properties/default'}"]
+    assert schema({"default": {"$ref": "#/none"}, "enum": [{"$ref": "#/none"}]}).canonical  # data, no references
 
 
 def test_schema_with_too_many_alternatives_is_rejected() -> None:

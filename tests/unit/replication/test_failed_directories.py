@@ -18,7 +18,7 @@ from ottla.broker.server.log_dirs import LogDirs
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import LogConfig
-from ottla.errors import KafkaStorageError
+from ottla.errors import KafkaStorageError, LogDirNotFoundError
 from ottla.model import TopicPartition
 from ottla.replication.partitions import Partitions
 from ottla.storage.log_dir import LogDir
@@ -70,6 +70,48 @@ def test_log_of_a_replica_that_is_offline_is_not_logged_as_one_without_a_replica
         f"Ignoring the log of other-0 in {tmp_path}, because this broker has no replica of the partition; its files "
         "are kept",
     ]
+
+
+@pytest.mark.parametrize("leaves", ["deleted", "created again", "moved"])
+def test_replica_without_a_log_is_not_offline_after_it_has_left_the_broker(tmp_path: Path, leaves: str) -> None:
+    tp, first = TopicPartition("t", 0), uuid4()
+    replica = PartitionImage(leader=0, leader_epoch=0, replicas=(0,), isr=(0,))
+    elsewhere = PartitionImage(leader=1, leader_epoch=1, replicas=(1,), isr=(1,))
+    reported: list[list[TopicPartition]] = []
+
+    def image(**topics: TopicImage) -> ClusterImage:
+        return ClusterImage("c", topics=topics)
+
+    async def test(directory: LogDir) -> None:
+        directory.failed[tp] = KafkaStorageError("the disk is damaged")
+        partitions = Partitions(
+            0, [directory], Inline(), lambda *_: LogConfig(), lambda *_: 1, on_dir_failure=reported.append
+        )
+        before = image(t=TopicImage("t", first, (replica,)))
+        await partitions.start(before)
+        assert partitions.offline_replicas() == [tp]
+        if leaves == "created again":
+            await partitions.on_image_changed(before, image(t=TopicImage("t", uuid4(), (replica,))))
+            assert partitions.offline_replicas() == [tp]
+            assert reported == [[tp], [tp]]
+            return
+        after = image() if leaves == "deleted" else image(t=TopicImage("t", first, (elsewhere,)))
+        await partitions.on_image_changed(before, after)
+        assert partitions.offline_replicas() == []
+
+    with LogDir.open(tmp_path, broker_id=0) as directory:
+        asyncio.run(test(directory))
+
+
+def test_replica_cannot_move_to_a_directory_that_could_not_be_opened(tmp_path: Path) -> None:
+    with LogDir.open(tmp_path, broker_id=0) as directory:
+        partitions = Partitions(
+            0, [directory], Inline(), lambda *_: LogConfig(), lambda *_: 1, unopened_dirs={"/b": "no such device"}
+        )
+        with pytest.raises(KafkaStorageError, match="/b is out of service: no such device"):
+            asyncio.run(partitions.move_replica(TopicPartition("t", 0), "/b"))
+        with pytest.raises(LogDirNotFoundError, match="/c is not one of"):
+            asyncio.run(partitions.move_replica(TopicPartition("t", 0), "/c"))
 
 
 def test_broker_stops_when_the_disk_of_its_metadata_store_fails(tmp_path: Path) -> None:

@@ -133,3 +133,18 @@ def test_bytes_schema_has_no_length_prefix_and_references_are_resolved(url: str)
         AvroSerializer(registry, "bytes").serialize("raw", 5)
     with pytest.raises(SchemaRegistryError, match="40403"):
         AvroDeserializer(registry).deserialize("t", b"\0\0\1\0\0a")
+
+
+@pytest.mark.parametrize(
+    ("schema", "number"),
+    [
+        ({"type": "int", "logicalType": "date"}, b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"),
+    ],
+)
+def test_date_or_time_out_of_range_is_a_value_error(url: str, schema: dict[str, Any], number: bytes) -> None:
+    registry = SchemaRegistryClient(url)
+    schema_id = registry.register(f"range-{schema['logicalType']}", Schema(json.dumps(schema)))
+    data = b"\0" + schema_id.to_bytes(4, "big") + number
+    with pytest.raises(ValueError, match=f"not a value of the schema {schema_id}"):
+        AvroDeserializer(registry).deserialize("t", data)

@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from ottla.serdes import Schema, SchemaRegistryClient, SchemaRegistryError
+from ottla.serdes import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
+from ottla.serdes.registry_client import MAX_REFERENCES, RegisteredSchema
 
 Serve = Callable[[bytes], str]
 
@@ -80,3 +81,22 @@ def test_server_errors_of_all_urls_raise_the_error_code_of_the_registry(serve: S
     with pytest.raises(SchemaRegistryError) as raised:
         SchemaRegistryClient(serve(http("503 Unavailable", b""))).subjects()
     assert raised.value.error_code == 503
+
+
+@pytest.mark.parametrize("is_circle", [False, True])
+def test_too_long_chain_of_references_is_rejected(monkeypatch: pytest.MonkeyPatch, is_circle: bool) -> None:
+    client = SchemaRegistryClient("http://127.0.0.1:1")
+
+    def version(_: SchemaRegistryClient, subject: str, number: int) -> RegisteredSchema:
+        following = number if is_circle else number + 1
+        references = (SchemaReference(f"s{following}", "s", following),) if number < length else ()
+        return RegisteredSchema(subject, number, number, Schema("{}", references=references))
+
+    monkeypatch.setattr(SchemaRegistryClient, "version", version)
+    schema = Schema("{}", references=(SchemaReference("s1", "s", 1),))
+    length = MAX_REFERENCES
+    if not is_circle:
+        assert list(client.references(schema)) == [f"s{number}" for number in range(MAX_REFERENCES, 0, -1)]
+    length = 100_000
+    with pytest.raises(SchemaRegistryError, match="more than 200 references"):
+        client.references(schema)

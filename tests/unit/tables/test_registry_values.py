@@ -526,6 +526,15 @@ def test_partial_protobuf_dates_have_their_parts() -> None:
     assert [dead["offset"] for dead in rows.dead.to_pylist()] == list(range(1, 1 + len(illegal)))
 
 
+def test_protobuf_value_of_a_schema_without_messages_is_a_dead_letter() -> None:
+    registry = MemoryRegistry()
+    registry.add('syntax = "proto3"; enum E { A = 0; }', "PROTOBUF")
+    registry.add('syntax = "proto3"; message M { int32 a = 1; }', "PROTOBUF")
+    rows = RegistryConverter(registry, "t", pa.schema([])).convert(records(header(1) + b"\0\x08\x05"))
+    (dead,) = rows.dead.to_pylist()
+    assert dead["error"] == "schema 1: the Protobuf schema has no message type"
+
+
 def test_json_values_have_the_fields_of_their_schema() -> None:
     registry = MemoryRegistry()
     schema_id = registry.add(json.dumps(JSON_SCHEMA), "JSON")

@@ -20,7 +20,7 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 
 
 class ConfigSource(NamedTuple):
-    """A place where a config has a value: the source's number, the config's name there, and the value."""
+    """A place where a config may have a value: the source's number, the config's name there, and the value."""
 
     source: int
     name: str
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     sensitive: bool = False
     read_only: bool = False
     synonyms: tuple[tuple[str, str | None, int], ...] = ()
-    """Places where the config has a value, in the order of precedence: name, value (None if sensitive) and source."""
+    """The config's synonyms in the order of precedence: name, value (None if sensitive) and source."""
 
 
 def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iterator[Entry]:
@@ -58,7 +58,8 @@ def topic_entries(live: DynamicBrokerConfig, options: Mapping[str, str]) -> Iter
 def broker_entries(live: DynamicBrokerConfig) -> Iterator[Entry]:
     """Yield the configs of this broker.
 
-    A value comes from the dynamic configs of the broker, those of all brokers, the broker's file, or the default.
+    A value comes from the dynamic configs of the broker, those of all brokers, the broker's static configs, or the
+    default.
     """
     for name, option in type(live.static).options.items():
         places = [*_set_on_broker(live, name), ConfigSource(DEFAULT_CONFIG, name, option.default)]

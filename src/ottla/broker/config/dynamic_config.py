@@ -1,4 +1,4 @@
-"""The broker's current configs: those of its file, overridden by dynamic configs (KIP-226)."""
+"""The broker's current configs: its static configs, overridden by dynamic ones (KIP-226)."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class DynamicBrokerConfig:
         self.static = static
         self.current = static
         self.own: Mapping[str, str] = {}
-        """Dynamic configs of this broker."""
+        """Dynamic configs that are set for this broker, without unknown ones."""
         self.for_all: Mapping[str, str] = {}
-        """Dynamic configs of all brokers."""
+        """Dynamic configs that are set for all brokers, without unknown ones."""
         self._own_path = config_entities.entity(config_entities.BROKERS, str(broker_id))
         self._path_for_all = config_entities.entity(config_entities.BROKERS, None)
 
     def update(self, image: ClusterImage) -> bool:
-        """Apply the dynamic configs of all brokers and of this one. Return whether `current` has changed.
+        """Apply the dynamic configs of all brokers and of this one. Return whether a config has changed.
 
-        If they conflict with the broker's file, log the error and keep `current`.
+        If they conflict with the static configs, log the error and keep `current`.
         """
         own, for_all = (image.configs.get(path, {}) for path in (self._own_path, self._path_for_all))
         self.own = {k: v for k, v in own.items() if k in DYNAMIC or renewed_listener(k) is not None}

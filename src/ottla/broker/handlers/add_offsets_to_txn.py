@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn: add a group's partition of `__consumer_offsets` to a transaction, before its offsets are committed.
+"""AddOffsetsToTxn: add a group's partition of `__consumer_offsets` to a transaction, before it commits offsets.
 
-The topic is created if it does not exist.
+`__consumer_offsets` is created if it does not exist.
 """
 
 from __future__ import annotations

@@ -27,8 +27,9 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     """Return the supported APIs and features.
 
-    From version 3 on, store the name and version of the client's software (KIP-511). From version 5 on, raise
-    RebootstrapRequiredError if the client expects another cluster or broker at this address (KIP-1242).
+    From version 3 on, store the name and version of the client's software (KIP-511), or raise InvalidRequestError if
+    they are invalid. From version 5 on, raise RebootstrapRequiredError if the client expects another cluster or broker
+    at this address (KIP-1242).
     """
     if context.version >= 3:
         for text in (request.client_software_name, request.client_software_version):

@@ -1,7 +1,7 @@
 """CreateDelegationToken: create a token with which clients authenticate as its owner by SCRAM (KIP-48).
 
-From version 3 on, a client can create a token for another owner, which requires CREATE_TOKENS on the resource of type
-USER (KIP-373). Any broker creates tokens, not only the controller.
+From version 3 on, a client can create a token for another owner, which requires CREATE_TOKENS on that owner, a
+resource of type USER (KIP-373). Any broker creates tokens, not only the controller.
 """
 
 from __future__ import annotations

@@ -31,7 +31,10 @@ async def handle(request: DeleteGroupsRequest, context: RequestContext) -> Delet
 
 
 async def _delete_share_states(group_id: str, broker: BrokerContext) -> None:
-    """Delete the states if it is a share group. If that fails, the group stays, so that clients can retry."""
+    """Delete the states of share partitions if the group is a share group.
+
+    If that fails, the group stays, so that clients can retry.
+    """
     group = broker.groups.groups.by_id.get(group_id)
     if isinstance(group, ShareGroup):
         await asyncio.gather(*(broker.share_persister.delete(ShareKey(group_id, *tip)) for tip in group.initialized))

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Iterator
 
 from ottla.broker.config.config_entries import DEFAULT_CONFIG, Entry
 from ottla.broker.config.resources.resource import Resource
-from ottla.broker.config.resources.table import permitted
+from ottla.broker.config.resources.table import BROKER, permitted
 from ottla.broker.error_responses import errors_in
 from ottla.broker.request_context import RequestContext
+from ottla.cluster.store import config_entities
 from ottla.errors import KafkaError
 from ottla.model import ACLOperation
 from ottla.protocol.messages.describe_configs import (
@@ -67,6 +68,8 @@ def _paths(resources: RequestedResources, context: RequestContext) -> Iterator[s
         path = resource.path(requested.resource_name)
         if path is not None:
             yield path
+        if requested.resource_type == BROKER and requested.resource_name:
+            yield config_entities.entity(config_entities.BROKERS, None)  # the configs of all brokers are shown, too
 
 
 def _response(

@@ -154,7 +154,7 @@ class Fetch:
         self._unauthorized = context.unauthorized_errors(ACLOperation.READ, ResourceType.TOPIC, topics)
 
     def read(self, partitions: Sequence[tuple[PartitionKey, CachedPartition]], budget: Budget) -> list[Result]:
-        """Read some of the partitions, within the limits.
+        """Read these partitions, within the limits.
 
         Partitions whose data is not in the page cache, or only in remote storage, are left out. So are those that have
         nothing new for a follower with a fetch session.
@@ -181,8 +181,9 @@ class Fetch:
         return bool(self._not_cached)
 
     async def _read_from_disk(self, results: list[Result], budget: Budget) -> list[Result]:
-        """Have workers read the data of partitions that were left out into the page cache, or from remote storage, and
-        add them to the results.
+        """Read the partitions in `_not_cached`, and add them to the results.
+
+        Workers read the data into the page cache first, or from remote storage.
         """
         missing, self._not_cached = self._not_cached, []
         remote = RemoteReads(self._broker)
@@ -551,7 +552,6 @@ class Fetch:
                 quota.record(data.records.nbytes, now)
 
     def _check_known(self, config: LogConfig) -> None:
-        """Raise an error if the topic's configs allow batches that clients with this version of Fetch cannot read."""
         if self._version < ZSTD_SINCE and config.compression_type == "zstd":
             raise errors.UnsupportedCompressionTypeError(f"reading zstd requires version {ZSTD_SINCE} of Fetch")
         if config.message_format > self._format and not config.message_downconversion_enable:
@@ -633,7 +633,7 @@ def _aborted(log: Log, offset: int, nbytes: int) -> list[AbortedTransaction]:
 
 
 def drop(results: list[Result]) -> None:
-    """Release the file slices of a response that will not be sent."""
+    """Release the records of a response that will not be sent."""
     for _, _, data in results:
         if data.records is not None:
             data.records.release()

@@ -1,7 +1,7 @@
 """FindCoordinator: the broker that coordinates a group, a transactional id or a share partition.
 
-The coordinator is the leader of the key's partition of an internal topic, such as `__consumer_offsets`. The first
-request creates that topic. From version 4 on a request may have several keys.
+The coordinator is the leader of the key's partition of an internal topic, such as `__consumer_offsets`. A request
+creates that topic if it does not exist. From version 4 on a request may have several keys.
 
 From version 6 on brokers may look up the share coordinator of `group:topicId:partition`.
 """

@@ -53,7 +53,7 @@ async def alter(kind: int, name: str, change: Change, validate_only: bool, conte
             raise InvalidConfigError(f"{option} is not a list: nothing can be appended to it or subtracted from it")
         return words()(next((e.value for e in resource.entries(name, context) if e.name == option), None) or "")
 
-    resource.options(name, context)  # raises an error if the resource does not exist
+    resource.options(name, context)  # raises an error if the name is not accepted
     async with context.broker.config_store.changing(resource.path(name)):
         before = dict(resource.options(name, context))
         checked = resource.check(name, change(before, words_in), context)

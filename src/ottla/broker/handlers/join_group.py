@@ -19,8 +19,8 @@ from ottla.security.acl import ResourceType
 def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Response]:
     """Pass the request to the coordinator.
 
-    During a rebalance of a classic group, the coordinator answers when all members have joined or the rebalance times
-    out.
+    During a rebalance of a classic group, the response may have to wait until all members have joined or the rebalance
+    times out.
     """
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     check_size((protocol.metadata for protocol in request.protocols), context)
@@ -33,7 +33,7 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> Awaitable[Resp
 
 
 def check_size(parts: Iterable[bytes], context: RequestContext) -> None:
-    """Raise InvalidRequestError if a member's data is too large for a record of the group.
+    """Raise InvalidRequestError if the data of members is too large for a record of the group.
 
     Otherwise the data would fill memory until the record is rejected.
     """

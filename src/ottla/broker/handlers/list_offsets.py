@@ -2,13 +2,14 @@
 
 Requires DESCRIBE on the topic.
 
-Version 0, of the 0.8 consumer, returns the base offsets of segments that were written before a timestamp. Later
-versions have introduced more special timestamps (`KNOWN_SINCE`). If a topic is not tiered (KIP-405), its earliest local
-offset is the log start offset, and there are no tiered or pending offsets.
+Version 0, of the 0.8 consumer, may return several offsets: the beginnings of segments and the end of the log (see
+`Log.offsets_before`). Later versions have introduced more special timestamps (`KNOWN_SINCE`). If a topic is not tiered
+(KIP-405), its earliest local offset is the log start offset, and there are no tiered or pending offsets.
 
 For a consumer, the latest offset is the high watermark, or with read_committed the last stable offset; for a replica,
 it is the log end offset. Right after an election, the high watermark may be lower than the previous leader's. A
-consumer then gets OFFSET_NOT_AVAILABLE, so that its offsets do not go back (KIP-207).
+consumer's lookup whose result could change then fails with OFFSET_NOT_AVAILABLE, so that its offsets do not go back
+(KIP-207).
 """
 
 from __future__ import annotations

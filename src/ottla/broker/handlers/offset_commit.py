@@ -64,7 +64,7 @@ async def _commit(request: OffsetCommitRequest, context: RequestContext) -> Offs
 def _moved_by_others(
     request: OffsetCommitRequest, context: RequestContext, accepted: Mapping[TopicPartition, CommittedOffset]
 ) -> list[str]:
-    """Return the offsets to log if the client that commits them is not a member of the group, such as `ottla
+    """Return the offsets to log, as text, if the client that commits them is not a member of the group, such as `ottla
     consumer-groups --reset-offsets`.
 
     A group that never had members, because its consumers assign themselves partitions, commits like this all the time.

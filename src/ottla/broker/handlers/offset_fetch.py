@@ -17,7 +17,7 @@ for all topics also gets this error. Other requests do not get it earlier, becau
 NOT_COORDINATOR: the consumer would not read its partitions until the next rebalance.
 
 Version 0 reads the offsets that version 0 of OffsetCommit has written to the metadata store, and returns
-UNKNOWN_TOPIC_OR_PARTITION if there is none.
+UNKNOWN_TOPIC_OR_PARTITION for a partition without one.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ def _group(
 def _hide_unstable(
     group_id: str, topics: list[OffsetFetchResponseTopics], context: RequestContext, *, is_unconfirmed: bool
 ) -> None:
-    """Return UNSTABLE_OFFSET_COMMIT instead of an offset that an open transaction or another coordinator may change, so
-    that the client retries (KIP-447).
+    """Replace each offset that an open transaction or another coordinator may change with the error
+    UNSTABLE_OFFSET_COMMIT, so that the client retries (KIP-447).
     """
     pending = context.broker.groups.offsets.pending
     for topic in topics:

@@ -9,8 +9,8 @@ A partition must be in the producer's transaction before its first batch is appe
 adds the partition. Older producers send AddPartitionsToTxn, and the broker verifies that the partition was added
 (KIP-890), unless transaction.partition.verification.enable is false.
 
-Requires WRITE on the topic and, for transactional batches, on the transactional id. Without WRITE on the transactional
-id, the whole request fails.
+Requires WRITE on the topic and, for transactional batches, on the transactional id. A request with
+transactional batches fails as a whole without WRITE on the transactional id.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ async def _join(request: ProduceRequest, context: RequestContext) -> Verificatio
 
 def _transactional(request: ProduceRequest, context: RequestContext) -> Iterator[tuple[TopicPartition, BatchHeader]]:
     """Yield partition and header of the transactional batches for partitions that this broker leads and the client may
-    write to, except duplicates.
+    write to, except duplicates and corrupt batches.
     """
     for topic in request.topic_data:
         name = _name(topic, context)
@@ -514,7 +514,7 @@ def _append_records(
     """Append a batch, and return the response for it.
 
     Raises DeferredAppendError if a worker has to validate the batch first, or it has to wait for the queue of writes,
-    and another KafkaError if the batch is rejected.
+    and a KafkaError if the batch is rejected, unless the leadership has to be confirmed before that.
     """
     if _is_transactional(
         records
@@ -547,9 +547,8 @@ def _append_records(
 def _append_in_order(
     partition: Partition, records: RecordData, prepared: RecordData | Prepared, acks: int, context: RequestContext
 ) -> Appended:
-    """Append a batch.
-
-    Raises the error of an earlier batch of the producer if that was rejected and has to be sent again first.
+    """Append a batch; raise the error of an earlier batch of the producer that was rejected and has to be sent again
+    first.
     """
     rejected = context.broker.partitions.rejected_batches
     if rejected and (header := _header(records)) is not None:

@@ -1,7 +1,8 @@
 """ShareFetch: acquire records for a member of a share group, after applying its acknowledgements (KIP-932).
 
 From version 2 on, a member can enforce max_records and renew its locks. The broker answers when records are available,
-if a partition has an error, or after `max_wait_ms`. As in Kafka, `min_bytes` is ignored.
+if a partition has an error, after `max_wait_ms`, or at once if the request acquires no records. As in Kafka,
+`min_bytes` is ignored.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ShareFetch:
         self._reader = SharePartitionReader(context, self._key)
         self._answers: dict[TopicIdPartition, m.PartitionData] = {}
         self._not_cached: NotCachedError | RemoteReadNeededError | None = None
-        """The error that describes data to be read from the disk, or from remote storage, before records can be
+        """An error that describes data to be read from the disk, or from remote storage, before records can be
         acquired; None if there is none.
         """
         self._has_skipped = False  # whether only records of aborted transactions were read, and others follow

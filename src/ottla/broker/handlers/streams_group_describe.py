@@ -65,8 +65,8 @@ def _check_described(group: StreamsGroup, context: RequestContext) -> None:
 
 
 def _topology(group: StreamsGroup) -> m.Topology | None:
-    """Return the group's topology; None if it has none. Internal topics have their computed partition counts if no
-    topics are missing and all fit.
+    """Return the group's topology; None if it has none. Internal topics have their computed partition counts if tasks
+    can be assigned.
     """
     topology, configured = group.topology, group.transient.configured
     if topology is None:

@@ -15,7 +15,7 @@ from ottla.security.acl import ResourceType
 def handle(request: SyncGroupRequest, context: RequestContext) -> Awaitable[Response]:
     """Pass the request to the coordinator.
 
-    During a rebalance of a classic group, the coordinator answers when the leader has sent the assignment.
+    During a rebalance of a classic group, the response may have to wait until the leader has sent the assignment.
     """
     context.require(ACLOperation.READ, ResourceType.GROUP, request.group_id)
     check_size((assigned.assignment for assigned in request.assignments), context)

@@ -88,7 +88,7 @@ async def health(request: HttpRequest) -> Page:
 
 
 async def readiness(request: HttpRequest) -> Page:
-    """Return 200 if the broker serves clients: it has started, is registered, can use its metadata store, and all log
+    """Return 200 if the broker serves clients: it is running, is registered, can use its metadata store, and all log
     directories are online; otherwise 503 with the reasons.
 
     With `?isr=1` it must also lead no under-replicated partition. A rolling upgrade checks this before it restarts the

@@ -97,7 +97,13 @@ COORDINATOR_METRICS: Final[tuple[BrokerMetric, ...]] = (
         "Streams groups (KIP-1071) by state.",
         coordinators.states_of(coordinators.STREAMS, coordinators.STREAMS_STATES),
     ),
-    BrokerMetric(f"{_GROUPS}offset-commit-count", COUNT, NONE, "Offsets that were committed.", coordinators.commits),
+    BrokerMetric(
+        f"{_GROUPS}offset-commit-count",
+        COUNT,
+        NONE,
+        "Offsets that were committed, including those of unfinished and aborted transactions.",
+        coordinators.commits,
+    ),
     BrokerMetric(
         f"{_GROUPS}offset-expiration-count", COUNT, NONE, "Offsets that have expired.", coordinators.expirations
     ),
@@ -180,7 +186,7 @@ COORDINATOR_METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_LAGS}rebalances-total",
         COUNTER,
         GROUP,
-        "Rebalances of a group since this broker coordinates it; only of the 10,000 groups with the most rebalances.",
+        "Rebalances of a group since this broker became its coordinator; only of the 10,000 groups with the most.",
         coordinators.group_rebalances,
     ),
     BrokerMetric(

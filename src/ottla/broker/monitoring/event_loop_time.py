@@ -24,7 +24,7 @@ class EventLoopTime(selectors.DefaultSelector):
         `time.perf_counter`.
         """
         self._marks = [(self.began_at, 0.0), (self.began_at, 0.0)]
-        """Time and total idle seconds at the start of the last window and of the current one."""
+        """Time and total idle seconds at the start of the previous window and of the current one."""
 
     def select(self, timeout: float | None = None) -> Any:
         began = time.perf_counter()
@@ -35,11 +35,11 @@ class EventLoopTime(selectors.DefaultSelector):
 
     @property
     def busy_seconds(self) -> float:
-        """The time in seconds from the start to the end of the last wait in which the event loop did not wait."""
+        """Seconds that the event loop did not wait, from the start of the measurement to the end of the last wait."""
         return self.woken_at - self.began_at - self.idle_seconds
 
     def idle_fraction(self) -> float:
-        """Return the fraction of time, 0 to 1, that the event loop waited since the last complete window began."""
+        """Return the fraction of time, 0 to 1, that the event loop waited since the previous window began."""
         now = time.perf_counter()
         since, idle = self._marks[0]
         fraction = (self.idle_seconds - idle) / max(now - since, 1e-6)

@@ -29,7 +29,9 @@ class TextFormat(enum.Enum):
 
     @classmethod
     def accepted(cls, accept: str) -> TextFormat:
-        """Return OpenMetrics if the header Accept names it and does not prefer plain text, else Prometheus' format."""
+        """Return OpenMetrics if the header Accept allows it by name and does not prefer plain text, else Prometheus'
+        format.
+        """
         weights = _weights(accept)
         open_metrics = weights.get("application/openmetrics-text", 0.0)
         plain = next((weights[name] for name in ("text/plain", "text/*", "*/*") if name in weights), 0.0)

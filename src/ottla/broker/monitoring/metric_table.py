@@ -280,7 +280,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_REPLICAS}UnderMinIsrPartitionCount",
         GAUGE,
         NONE,
-        "Partitions led here with fewer in-sync replicas than acks=all requires, so that it fails. Must be 0.",
+        "Partitions led here with fewer in-sync replicas than acks=all requires, so that such writes fail. Must be 0.",
         replicas.under_min_isr,
     ),
     BrokerMetric(
@@ -411,7 +411,7 @@ METRICS: Final[tuple[BrokerMetric, ...]] = (
         f"{_REQUESTS}TotalTimeMs",
         SUMMARY,
         REQUEST,
-        "Time from the receipt of a request to its response, in milliseconds.",
+        "Time from the start of the processing of a request to its response, in milliseconds.",
         requests.total_time,
     ),
     BrokerMetric(

@@ -1,6 +1,7 @@
 """The request log, as in Kafka: a line for each request while the level of the logger `ottla.request` is set to DEBUG.
 
-A request after which the broker closes the connection because of an error has no line.
+Requests of a SASL authentication, and those after which the broker closes the connection because of an error, have no
+line.
 
 The log is off by default, even with `--log-level debug`, because it has a line for each fetch. Operators set the level
 while the broker runs: `ottla configs --entity-type broker-loggers`.

@@ -62,7 +62,7 @@ class ApiStats:
         self.versions: dict[int, int] = {}
         """The number of requests by version."""
         self.errors: dict[int, int] = {}
-        """The number of occurrences in responses, by error code; code 0 is success."""
+        """The number of occurrences in fields `error_code` of responses, by error code; code 0 is success."""
         self.request_bytes = 0
         self.started = 0
         self.inline = LatencyHistogram()
@@ -82,7 +82,9 @@ class ApiStats:
         """The number of requests that are not answered yet."""
 
     def record(self, version: int, nbytes: int, began: float) -> None:
-        """Count a request that was answered at once. `began`: when it was read, in seconds of `time.perf_counter`."""
+        """Count a request that was answered at once. `began`: the start of its processing, in seconds of
+        `time.perf_counter`.
+        """
         self.inline.record(time.perf_counter() - began)
         self._count(version, nbytes, began)
 
@@ -111,14 +113,14 @@ class ApiStats:
             self.queue.record(began - self._loop_time.woken_at)
 
     def count_errors(self, response: Response) -> None:
-        """Count all error codes in a response."""
+        """Count the values of the fields `error_code` in a response."""
         count = self._count_errors
         if count is None:
             count = self._count_errors = _counter(type(response)) or _count_none
         count(response, self.errors)
 
     async def count_errors_in_slices(self, response: Response) -> None:
-        """Count all error codes in a large response; other tasks may run in between."""
+        """Count the values of the fields `error_code` in a large response; other tasks may run in between."""
         done = 0
         if hasattr(response, "error_code"):
             _count_own(response, self.errors)
@@ -152,14 +154,14 @@ class RequestStats:
 
 
 def _count_none(_response: Any, errors: dict[int, int]) -> None:
-    """Count a response that has no field for error codes as a success."""
+    """Count a response without a field `error_code` as a success."""
     errors[0] = errors.get(0, 0) + 1
 
 
 def _counter(struct: Any) -> CountErrors | None:
-    """Return a function that counts the error codes in a structure and in the structures of its arrays.
+    """Return a function that counts the values of `error_code` in a structure and in the structures of its arrays.
 
-    None if there is no field for error codes.
+    None if there is no field `error_code`.
     """
     if not (isinstance(struct, type) and issubclass(struct, Struct)):
         return None

@@ -1,12 +1,13 @@
 """Traces of OpenTelemetry in the broker: a span for a sampled share of the requests (`ottla.tracing.sample.ratio`).
 
-Kafka has no equivalent. A span begins when the request was read and ends when its response is ready; it has the API,
+Kafka has no equivalent. A span begins when the request has been read and ends when its processing ends; it has the API,
 the client and the phases of the request. A span of Produce has links to the senders of the first records of
 uncompressed batches, if they have put their W3C trace context into the headers of the records (as
 `ottla.client.tracing` does). Spans do not contain records.
 
 OpenTelemetry's own environment variables configure the export (`OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_ENDPOINT`, …).
-Only brokers with this config import this module. Other brokers have another dispatcher, so tracing costs them nothing.
+Only brokers with a ratio above 0 import this module. Other brokers have another dispatcher, so tracing costs them
+nothing.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ def _error_of(reply: Any, header: RequestHeader) -> str | None:
 
 
 def _decoded(request: type[Request[Any]], frame: memoryview, version: int, pos: int) -> Any:
-    """Return the request; None if it cannot be decoded, or has so many items that the event loop would be blocked."""
+    """Return the request; None if it cannot be decoded, or has too many items to decode it in one step."""
     steps = decode_in_slices(request, frame, version, pos, MAX_ITEMS)
     try:
         next(steps)
@@ -216,8 +217,8 @@ def _links(request: ProduceRequest) -> Iterator[Link]:
 
 
 def _sender(records: Any) -> trace.SpanContext | None:
-    """Return the trace context in the headers of the first record of an uncompressed batch; None if there is none,
-    or the batch is larger than MAX_LINKED_BYTES.
+    """Return the trace context in the headers of the first record; None if there is none, or if the batch is
+    compressed, corrupt, of an older format or larger than MAX_LINKED_BYTES.
     """
     if records is None or not HEADER_BYTES < len(records) <= MAX_LINKED_BYTES or records[16] != MAGIC:
         return None

@@ -1,4 +1,4 @@
-"""One reading of the broker's metrics: the broker's parts, and counts of all partitions and groups.
+"""One reading of the broker's metrics: the broker's parts, and counts of partitions and groups.
 
 A broker may have ten thousand partitions, so they are counted in slices, and other requests are processed in between.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.replication.fetcher import ReplicaFetcherManager
 
 SLICE_SECONDS: Final = 0.0005
-"""Time in seconds that a slice of the work takes on the event loop, before other tasks may run."""
+"""Time in seconds after which a slice of the work on the event loop ends, so that other tasks may run."""
 MAX_REBALANCED_GROUPS: Final = 10_000
 """Maximum number of groups whose rebalances are reported: those with the most rebalances."""
 
@@ -77,7 +77,7 @@ class ClusterCounts:
 
 @dataclass(slots=True)
 class GroupCounts:
-    """Counts of the groups that this broker coordinates."""
+    """Counts of the groups that this broker coordinates, and of their committed offsets."""
 
     by_type: Counter[str] = field(default_factory=Counter)
     by_state: Counter[tuple[str, str]] = field(default_factory=Counter)

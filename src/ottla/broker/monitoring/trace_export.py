@@ -28,7 +28,7 @@ DEFAULT_SERVICE: Final = "ottla-broker"
 
 
 class TraceExport:
-    """Closes the tracer provider that the broker has created, if the program had not set one."""
+    """The tracer provider that the broker has created, if the program had not set one."""
 
     def __init__(self, provider: TracerProvider | None) -> None:
         self._provider = provider

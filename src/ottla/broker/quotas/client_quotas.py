@@ -1,10 +1,10 @@
 """Quotas of users and clients (KIP-13, KIP-55, KIP-124, KIP-219, KIP-599).
 
-A request above its quota is executed and answered as usual, with a `throttle_time_ms` for which the client should
-pause; for that time the broker does not read from its connection either. Only topic and partition changes above the
-controller mutation quota are rejected, if the client knows THROTTLING_QUOTA_EXCEEDED. Quotas are looked up by user and
-client id in Kafka's order of precedence; each user or client under a default quota has the full quota for itself. Not
-thread-safe: event loop only.
+A request above its quota is executed and answered as usual. The `throttle_time_ms` of the response, if it has this
+field, is the time for which the client should pause; for that time the broker does not read from the connection either.
+Only topic and partition changes above the controller mutation quota are rejected, if the client knows
+THROTTLING_QUOTA_EXCEEDED. Quotas are looked up by user and client id in Kafka's order of precedence; each user or
+client under a default quota has the full quota for itself. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MeasuredUsage:
             rate.add(amount, now)
 
     def throttle_ms(self, now: float) -> float:
-        """Return the average throttle time of throttled requests in milliseconds; 0 if there are none."""
+        """Return the average throttle time of recent throttled requests in milliseconds; 0 if there are none."""
         if self._throttled is None:
             return 0.0
         seconds, requests = (rate.per_second(now) for rate in self._throttled)
@@ -64,7 +64,7 @@ class _Share(NamedTuple):
 
 
 class QuotaUsage(NamedTuple):
-    """The usage of a quota per second: bytes, percent of a CPU core, or partitions created and deleted.
+    """The usage of a quota per second: bytes, percent of one thread's time, or partitions created and deleted.
 
     An empty name means all users, or all clients.
     """
@@ -91,8 +91,8 @@ class Quotas:
         """Whether any quota of a user or client is set; otherwise nothing is measured."""
 
     def update(self, image: ClusterImage) -> None:
-        """Apply changed quotas. The usage that was measured before still counts, except against a controller mutation
-        quota that has changed.
+        """Apply changed quotas. If only the value of a quota has changed, the usage that was measured before still
+        counts, except against a controller mutation quota.
         """
         self._image = image
         self._shares.clear()
@@ -130,7 +130,7 @@ class Quotas:
     def mutations(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
         """Return the controller mutation quota of one request (KIP-599).
 
-        `strict`: reject what exceeds the quota, for clients that know the error THROTTLING_QUOTA_EXCEEDED.
+        `strict`: reject changes if the quota is exceeded, for clients that know the error THROTTLING_QUOTA_EXCEEDED.
         """
         limit = self._find(MUTATIONS, user, client_id) if self.active else None
         if limit is None:

@@ -1,7 +1,6 @@
 """The client's authorized operations on a resource, as bits (KIP-430).
 
-Handlers ask only for resources that the client may DESCRIBE. A client that may not DESCRIBE the cluster gets no
-operations on it, as in Kafka.
+A client that may not DESCRIBE the cluster gets no operations on it, as in Kafka.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def check_certificates(config: BrokerConfig, listeners: Collection[str]) -> None
 
 
 def differ(before: BrokerConfig, after: BrokerConfig) -> bool:
-    """Return whether the configs of the certificates of any listener differ."""
+    """Return whether the configs of certificates with the prefix `listener.name.` differ."""
     names = (
         {k: v for k, v in config.originals.items() if renewed_listener(k) is not None and not k.endswith(PLAIN_USERS)}
         for config in (before, after)

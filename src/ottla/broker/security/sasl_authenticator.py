@@ -47,7 +47,7 @@ class SaslMechanism(Protocol):
     claimed: str
     """The user that the client claims to be; empty if it is unknown."""
     expires: float | None
-    """The time when the client's token expires, in seconds since 1970; None if it does not expire.
+    """The time when the client's token expires, in seconds since 1970; None without a token that expires.
 
     The listener's configs may end the session earlier.
     """
@@ -55,12 +55,12 @@ class SaslMechanism(Protocol):
     """Whether the client authenticates with a delegation token."""
 
     def step(self, message: bytes) -> bytes:
-        """Return the answer to a message. Raises SaslAuthenticationFailedError, which ends the exchange."""
+        """Return the answer to a message. Raises SaslAuthenticationFailedError if the authentication fails."""
         ...
 
 
 class MechanismFactory(NamedTuple):
-    """Begins exchanges of one mechanism of a listener. `lifetime_ms`: the lifetime of sessions (0: unlimited)."""
+    """Begins exchanges of one mechanism of a listener. `lifetime_ms`: maximum lifetime of sessions (0: unlimited)."""
 
     begin: Callable[[], SaslMechanism]
     lifetime_ms: int = 0
@@ -119,8 +119,8 @@ class SaslAuthenticator:
         return self._handshake(frame, session, connection)
 
     def _must_renew(self, session: SaslSession, frame: memoryview, connection: Connection) -> bool:
-        """Return whether the client starts to authenticate again. Raises CloseConnectionError for any other request
-        after the session has expired.
+        """Return whether the client starts to authenticate again. Raises CloseConnectionError for any request but
+        SaslHandshake after the session has expired.
         """
         assert session.expires is not None
         now = time.monotonic()

@@ -13,7 +13,7 @@ from ottla.security.acl import ResourceType
 
 
 def client_of(context: RequestContext) -> GroupClient:
-    """Return the client that joins a group, with the check whether it may DESCRIBE a topic (None: no authorizer)."""
+    """Return the client of a group member, with the check whether it may DESCRIBE a topic (None: no authorizer)."""
     may_describe = (
         None
         if context.broker.authorizer is None
@@ -29,7 +29,9 @@ def check_subscription(names: Iterable[str] | None, context: RequestContext) -> 
 
 
 def check_described(partitions: Iterable[TopicIdPartition], context: RequestContext) -> None:
-    """Raise TopicAuthorizationFailedError if the client lacks DESCRIBE on a topic that the group reads."""
+    """Raise TopicAuthorizationFailedError if the client lacks DESCRIBE on the topic of one of these partitions. Topics
+    that no longer exist are ignored.
+    """
     names = context.broker.image.names
     read = (names[partition.topic_id] for partition in partitions if partition.topic_id in names)
     if context.unauthorized_errors(ACLOperation.DESCRIBE, ResourceType.TOPIC, read):

@@ -65,10 +65,11 @@ class BrokerListeners(list[Listener]):
         self.endpoints = tuple(bound)
 
     def advertised(self, config: BrokerConfig) -> tuple[Endpoint, ...]:
-        """Return the advertised listeners: the configured addresses, or else those that the listeners are bound to.
+        """Return the advertised listeners: the addresses in `advertised.listeners`, or else the addresses to which the
+        listeners are bound.
 
-        If a listener without a configured address is bound to all addresses of the machine, the machine's host name is
-        advertised.
+        If a listener that is not in `advertised.listeners` is bound to all addresses of the machine, the machine's host
+        name is advertised.
         """
         advertised = {e.name: e for e in config.advertised_listeners}
         addresses = []
@@ -118,7 +119,7 @@ class BrokerListeners(list[Listener]):
         self.clear()
 
     def _close_least_recently_used(self) -> None:
-        """Close the client connection that was active least recently, to make room for one of another broker (KIP-402).
+        """Close the connection that was active least recently, for one on the inter-broker listener (KIP-402).
 
         A connection that has a request in progress is closed only if all have one.
         """
@@ -126,8 +127,8 @@ class BrokerListeners(list[Listener]):
         oldest = min(clients, key=lambda c: (c.working, c.last_active), default=None)
         if oldest is not None:
             log.warning(
-                "Disconnected the client %s in favor of a connection of another broker, because max.connections is "
-                "reached",
+                "Disconnecting the client %s in favor of a connection on the inter-broker listener, because "
+                "max.connections is reached",
                 oldest.peer,
             )
             oldest.close()

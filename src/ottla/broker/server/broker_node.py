@@ -72,7 +72,7 @@ log = logging.getLogger("ottla.broker")
 
 
 class BrokerNode:
-    """A broker that runs on the current event loop."""
+    """A broker. It runs on the event loop that runs `start`."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class BrokerNode:
         """Stop the broker: move leaders to other brokers, finish requests in progress, flush the logs, and mark them as
         clean.
 
-        `moves_leaders`: False if all brokers of the cluster stop, so that there is none to move leaders to.
+        `moves_leaders`: False to leave leaders where they are, for example if all brokers of the cluster stop.
         """
         began = self._clock.monotonic()
         log.info("Stopping broker %d", self.broker_id)
@@ -511,7 +511,7 @@ class BrokerNode:
     async def _serve(self, stack: AsyncExitStack, context: BrokerContext, lifecycle: BrokerLifecycle) -> None:
         """Start to accept requests.
 
-        When the broker stops, leaders are moved away first, while it still serves requests.
+        If the broker moves leaders away when it stops, it does so first, while it still serves requests.
         """
         if self.config.ottla_event_loop_stall_ms:
             monitor = self._loop_monitor = EventLoopMonitor(self.config.ottla_event_loop_stall_ms / 1000)
@@ -696,7 +696,7 @@ class BrokerNode:
 def _highest_producer_id(partitions: Partitions, coordinators: Coordinators) -> int:
     """Return the highest producer id among the logs' producer states and the transactional ids; -1 if there is none.
 
-    Expired producers, and ids from MAX_PLAUSIBLE_ID on, are ignored.
+    Ids from MAX_PLAUSIBLE_ID on are ignored.
     """
     producer_ids = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
     producer_ids += [coordinators.highest_producer_id]

@@ -29,8 +29,8 @@ class LogDirs(list[LogDir]):
     def open(self, config: BrokerConfig, broker_id: int, cluster_id: str | None, clock: Clock) -> None:
         """Open the log directories.
 
-        Raises StartupError if none could be opened, or if the first one of a standalone broker could not, because it
-        has the metadata store, like Kafka's metadata.log.dir.
+        Raises StartupError if none could be opened, if one belongs to another broker or cluster, or if the first one of
+        a standalone broker could not be opened, because it has the metadata store, like Kafka's metadata.log.dir.
         """
         faults: dict[str, str] = {}
         for path in config.data_dirs:
@@ -55,7 +55,8 @@ class LogDirs(list[LogDir]):
     def load(self, config: BrokerConfig, log_config: Callable[[TopicPartition], LogConfig]) -> None:
         """Load all logs. This may run in a thread: see `LogDir.load`.
 
-        Raises StartupError if no directory is left, or if the one with the metadata store is unusable.
+        Raises StartupError if no directory is left, or if the one with the metadata store is unusable, and
+        LoadStoppedError if `stop_loading` has stopped it.
         """
         for log_dir in self:
             try:
@@ -86,7 +87,7 @@ class LogDirs(list[LogDir]):
         return first if on_same_disk else None
 
     def close(self) -> None:
-        """Flush and close all logs, and mark them as clean."""
+        """Close all log directories (see `LogDir.close`), even if one fails."""
         for log_dir in self:
             try:
                 log_dir.close()

@@ -1,4 +1,4 @@
-"""The parts of a broker that only some configs need. Brokers with other configs do not import their modules."""
+"""The parts of a broker that only some configs need. Most of their modules are imported only with these configs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def build_delegation_tokens(config: BrokerConfig, store: MetadataStore, clock: C
 
 
 def build_add_partitions(config: BrokerConfig, inter_broker: InterBrokerClient) -> AddPartitionsClient | None:
-    """Return the client that adds partitions to transactions at other brokers; None for a standalone broker."""
+    """Return the client that adds or verifies the partitions of transactions at other brokers; None for a standalone
+    broker.
+    """
     if not config.in_cluster:
         return None
     from ottla.coordinator.transaction.add_partitions import AddPartitionsClient

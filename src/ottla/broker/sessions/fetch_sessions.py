@@ -41,7 +41,7 @@ class PartitionKey(NamedTuple):
 
 
 class CachedPartition:
-    """One partition of a fetch: the client's request for it, and in a session the offsets of the last response."""
+    """One partition of a fetch: the client's request for it, and the offsets to compare the next response with."""
 
     __slots__ = ("follower", "high_watermark", "log_start_offset", "partition", "request")
 
@@ -113,7 +113,7 @@ class FetchSession:
         self.epoch = 1
         self.uses_ids = uses_ids
         self.answered_at = float("-inf")
-        """The time when the last response was created. The client sends its next request only after it."""
+        """The time when the last response was created. The client sends its next request only after that."""
         self.partitions: OrderedDict[PartitionKey, CachedPartition] = OrderedDict()
 
     def update(self, request: FetchRequest) -> None:
@@ -134,7 +134,7 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """The partitions that one request reads, and the fetch session of the client; None if it has none."""
+    """The partitions that one request reads, and its fetch session; `session` is None for a request without one."""
 
     partitions: list[tuple[PartitionKey, CachedPartition]]
     session: FetchSession | None
@@ -163,13 +163,13 @@ class FetchSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def partitions(self, session_id: int) -> list[PartitionKey]:
-        """Return the partitions of a session; none if there is no such session."""
+        """Return the keys of a session's partitions; an empty list if there is no such session."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions)
 
     def context(self, request: FetchRequest, version: int) -> FetchContext:
-        """Return the partitions and the session of a request; open a session if the request asks for one and
-        the limits allow it.
+        """Return the partitions and the session of a request; open a session if the request asks for one and names
+        partitions, and the limits allow it.
 
         Epochs 0 and -1 close the session that the request names.
 
@@ -232,7 +232,7 @@ class FetchSessions:
 
 
 def requested_partitions(request: FetchRequest) -> Iterable[tuple[PartitionKey, FetchPartition]]:
-    """Yield every partition that a request names, with its key."""
+    """Yield the key and the content of every partition in `request.topics`."""
     for topic in request.topics:
         for partition in topic.partitions:
             yield PartitionKey(topic.topic, topic.topic_id, partition.partition), partition

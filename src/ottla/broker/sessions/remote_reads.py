@@ -1,7 +1,7 @@
 """Reading from remote storage for a request: Fetch, ShareFetch or ListOffsets.
 
-Handlers immediately read records that are on this broker. If a record is only in remote storage, the read raises
-RemoteReadNeededError, and the handler reads it from there without blocking the event loop.
+Handlers read from the local log. If a record is only in remote storage, this raises RemoteReadNeededError, and the
+handler reads the record from there without blocking the event loop.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class RemoteReadNeededError(Exception):
 
 
 class RemoteRecords(NamedTuple):
-    """Whole batches, none if remote storage has not answered in time, and the aborted transactions that may have
-    records in them.
+    """Whole batches (none, for example, if remote storage has not answered in time), and the aborted transactions that
+    may have records in them.
     """
 
     data: memoryview
@@ -42,7 +42,7 @@ def check_is_local(broker: BrokerContext, partition: Partition, offset: int) -> 
 
 
 class RemoteReads:
-    """Reads from remote storage for one request, which together may take remote.fetch.max.wait.ms."""
+    """Reads from remote storage that together may take at most remote.fetch.max.wait.ms."""
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
@@ -51,7 +51,7 @@ class RemoteReads:
     async def read(
         self, partition: Partition, offset: int, max_bytes: int, *, at_least_one: bool, committed_only: bool
     ) -> RemoteRecords:
-        """Return batches from the one that contains `offset` on. Raises KafkaError.
+        """Return batches from the one that contains `offset` on. Raises KafkaError if they cannot be read.
 
         If compaction has removed the records from remote storage, return the first ones of the local log.
         """

@@ -62,7 +62,7 @@ class Batches(NamedTuple):
     aborted: Sequence[AbortedTransaction] = ()
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Return whether the records of a batch belong to an aborted transaction."""
+        """Return whether the records of a batch belong to one of the transactions in `aborted`."""
         return header.is_transactional and any(
             aborted.producer_id == header.producer_id
             and aborted.first_offset <= header.base_offset < aborted.last_offset
@@ -101,8 +101,8 @@ class SharePartitionReader:
     async def load(self, tips: Iterable[TopicIdPartition]) -> None:
         """Load the state of partitions in the group.
 
-        The start offset of a new one follows from the group's share.auto.offset.reset. A failure is raised later, when
-        the partition is read.
+        The start offset of a new one follows from the group's share.auto.offset.reset. A failure is raised later, by
+        `shared`.
         """
         await asyncio.gather(*(self._load(tip) for tip in tips))
 
@@ -152,7 +152,7 @@ class SharePartitionReader:
     def acquire(self, tip: TopicIdPartition, max_bytes: int, max_records: int, *, strict: bool) -> Acquired | None:
         """Acquire available records; the last batch may exceed `max_records` unless `strict`.
 
-        Return None if there are none now, and ONLY_ABORTED if only records of aborted transactions were skipped.
+        Return None if none can be acquired now, and ONLY_ABORTED if only records of aborted transactions were skipped.
         """
         shared, partition = self.shared(tip), self.partition(tip)
         offset = shared.next_offset

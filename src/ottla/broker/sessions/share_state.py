@@ -87,7 +87,9 @@ async def _initialize(broker: BrokerContext, group: ShareGroup, new: list[TopicI
 
 
 async def record_initialized(broker: BrokerContext, group_id: str, new: Iterable[TopicIdPartition]) -> None:
-    """Record in the group's log that these partitions have a state, unless that is already recorded for all of them."""
+    """Record in the group's log that these partitions have a state, unless that is already recorded for all of them or
+    there is no such share group.
+    """
     group = broker.groups.groups.by_id.get(group_id)
     if isinstance(group, ShareGroup) and not group.initialized.issuperset(new):
         partitions = group.initialized.union(new)

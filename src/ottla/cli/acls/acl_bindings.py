@@ -62,7 +62,7 @@ class Entry(NamedTuple):
 
 
 Entries = dict[ResourcePatternFilter, list[Entry]]
-"""Entries by resource. An empty list stands for all ACLs of the resource."""
+"""Entries by resource. With `--remove`, an empty list stands for all ACLs of the resource."""
 
 
 def resources(args: argparse.Namespace) -> list[ResourcePatternFilter]:
@@ -76,7 +76,7 @@ def resources(args: argparse.Namespace) -> list[ResourcePatternFilter]:
 
 
 def requested_entries(args: argparse.Namespace) -> Entries:
-    """Return the entries to add or remove, by resource. Raises ConfigurationError if no resource is named, a name is
+    """Return the entries to add or remove, by resource. Raises ConfigurationError if no resource is selected, a name is
     empty, a principal or operation is invalid, or an operation does not apply to a resource.
     """
     named = resources(args)
@@ -112,8 +112,8 @@ def pattern_type(text: str) -> ACLResourcePatternType:
 
 
 def operation_of(text: str) -> ACLOperation:
-    """Parse the value of `--operation`, in upper or lower case, with or without `_`. Raises ConfigurationError for an
-    unknown operation.
+    """Parse the value of `--operation`, in any case, with or without `_`. Raises ConfigurationError for an operation
+    that ACLs cannot have.
     """
     name = text.strip().replace("_", "").lower()
     for operation in ACLOperation:

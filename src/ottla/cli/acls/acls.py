@@ -31,7 +31,7 @@ from ottla.security.acl import ACL, ACLFilter, ACLResourcePatternType, ResourceP
 
 
 def add(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Add the ACLs that do not exist yet, and return them and the existing ones for JSON."""
+    """Add the requested ACLs that do not exist yet. Return the added ACLs and those that exist already, for JSON."""
     all_existing: list[ACL] = []
     all_added: list[ACL] = []
     for (kind, name, pattern), entries in requested_entries(args).items():
@@ -107,7 +107,9 @@ _IMPLIED: Final = ("operation", "deny_principal", "deny_host")
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for options that contradict each other, lack another option, or would have no effect."""
+    """Raise ConfigurationError for options that contradict each other, lack another option, or would have no effect,
+    and for an invalid `--principal`.
+    """
     for kind in ("producer", "consumer"):
         wrong = [option for option in _IMPLIED if is_set(args, kind) and is_set(args, option)]
         if wrong:
@@ -163,7 +165,7 @@ class _ZooKeeperOption(argparse.Action):
 
 
 class _Version(argparse.Action):
-    """Prints the version of Ottla and exits. It is looked up only on request, because that takes time."""
+    """Prints the version of Ottla and exits. The version is looked up only on request, because that takes time."""
 
     def __init__(self, option_strings: list[str], dest: str, **more: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **more)

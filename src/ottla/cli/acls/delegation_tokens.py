@@ -58,8 +58,8 @@ def expire(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the tokens whose owner or renewer is in `--owner-principal`. Without that option, print all tokens that the
-    client may describe.
+    """Print the tokens that the client may describe. With `--owner-principal`, print only those with such an owner or
+    renewer.
     """
     owners = args.owner_principal
     if owners:

@@ -63,7 +63,7 @@ def _locked(action: Callable[[Path, argparse.Namespace], int]) -> Callable[[argp
 
 
 def show_status(args: argparse.Namespace) -> int:
-    """Print the status. Return 1 unless all processes and partitions are healthy."""
+    """Print the status. Return 1 unless the cluster is healthy (see `Status.is_healthy`)."""
     return _print_status(_existing(args.dir.resolve()), args, strict=True)
 
 
@@ -71,7 +71,7 @@ def up(directory: Path, args: argparse.Namespace) -> int:
     """Start the cluster, after creating it if the directory has none, and print the status.
 
     Raises ConfigurationError for invalid options, such as `--override` or another number of brokers for a cluster that
-    exists.
+    exists, and StartupError if a process does not start.
     """
     cluster = LocalCluster.load(directory)
     if cluster is None:
@@ -98,7 +98,7 @@ def _new(directory: Path, args: argparse.Namespace) -> LocalCluster:
 
 
 def kill(directory: Path, args: argparse.Namespace) -> int:
-    """Send the signal in `--signal` to a broker or to ZooKeeper. Return 1 if its process does not run."""
+    """Send the signal in `--signal` to a broker or to ZooKeeper. Return 1 if the process does not exist, else 0."""
     cluster = _existing(directory)
     broker = _find(cluster, args.id)
     is_sent = cluster.send_zookeeper(args.signal) if broker is None else cluster.send(broker, args.signal)
@@ -110,8 +110,8 @@ def kill(directory: Path, args: argparse.Namespace) -> int:
 
 
 def start(directory: Path, args: argparse.Namespace) -> int:
-    """Start a broker or ZooKeeper if it is not running. Raises StartupError if it is paused, ends during the
-    start, or is not ready in time.
+    """Start a broker or ZooKeeper if it is not running. Raises StartupError if it is paused or does not start, and
+    ConfigurationError if the cluster does not have it, or if there is no suitable Java for ZooKeeper.
     """
     cluster = _existing(directory)
     broker = _find(cluster, args.id)

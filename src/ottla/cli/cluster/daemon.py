@@ -25,8 +25,8 @@ _children: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def start(command: Sequence[str], log: Path) -> int:
-    """Start a process in a new session, so that Ctrl+C does not reach it. Its output is appended to the file `log`.
-    Return its pid.
+    """Start a process in a new session, so that Ctrl+C does not reach it, and return its pid. The output of the process
+    is appended to the file `log`.
     """
     with log.open("ab") as out:
         process = subprocess.Popen(

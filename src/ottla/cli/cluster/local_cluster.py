@@ -121,8 +121,8 @@ class LocalCluster:
         return broker
 
     def add(self, configs: Mapping[str, str]) -> Broker:
-        """Write the properties file of a new broker with these configs, and add it to `brokers`, without starting it or
-        saving the cluster. Raises ConfigurationError for configs in OWN.
+        """Write the properties file of a new broker with these configs, and add the broker to `brokers`, without
+        starting it or saving the cluster. Raises ConfigurationError for configs in OWN.
         """
         fixed = sorted(OWN.intersection(configs))
         if fixed:
@@ -205,8 +205,9 @@ class LocalCluster:
         return daemon.is_running(self.zookeeper_pid, self._zookeeper_word)
 
     def start_zookeeper(self) -> None:
-        """Start ZooKeeper if the cluster has one and it is not running, and save the cluster. Raises StartupError if it
-        ends or does not respond in time, or another ZooKeeper has its address.
+        """Start ZooKeeper if the cluster has one and it is not running, and save the cluster. Raises StartupError if
+        ZooKeeper is not installed, ends or does not respond in time, or if another ZooKeeper has its address, and
+        ConfigurationError if there is no suitable Java.
         """
         server = self.zookeeper
         if server is None or self.zookeeper_is_running():

@@ -36,7 +36,8 @@ def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) 
 
 def alter(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
     """Set and remove the configs, quotas or SCRAM credentials of the selected entity. Raises ConfigurationError for
-    invalid changes, such as a combination of quotas and credentials.
+    invalid changes, such as a combination of quotas and credentials, and InvalidConfigError if a quota to remove is not
+    set, or a logger to remove does not exist.
     """
     targets = entities(args)
     if targets[0].kind.resource:
@@ -139,8 +140,8 @@ def _alter(admin: KafkaAdminClient, targets: list[Entity], changes: Changes, out
 
 
 def _missing(admin: KafkaAdminClient, entity: Entity, removed: set[str]) -> set[str]:
-    """Return those of the configs in `removed` that are not set on the entity. Raises InvalidConfigError if the entity
-    is a broker's loggers and a name is not that of a logger.
+    """Return those of the configs in `removed` that are not set on the entity. For a broker's loggers, return none, but
+    raise InvalidConfigError if a name is not that of a logger.
     """
     assert entity.kind.resource is not None
     assert entity.name is not None

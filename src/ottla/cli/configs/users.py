@@ -100,8 +100,8 @@ def _as_json(quotas: Mapping[Any, Quotas], credentials: Credentials) -> dict[str
 
 def alter(admin: KafkaAdminClient, entities: Sequence[Entity], changes: Mapping[str, str | None]) -> None:
     """Change the quotas of users, clients or IP addresses, or the SCRAM credentials of a user; None in `changes`
-    removes one. Raises ConfigurationError if both kinds are combined, and for invalid values, and InvalidConfigError if
-    a quota to remove is not set.
+    removes one. Raises ConfigurationError if both kinds are combined, for invalid values, and for credentials unless a
+    single user is selected, and InvalidConfigError if a quota to remove is not set.
     """
     passwords = {name: value for name, value in changes.items() if name in MECHANISMS}
     if passwords and len(passwords) < len(changes):
@@ -119,7 +119,7 @@ def alter(admin: KafkaAdminClient, entities: Sequence[Entity], changes: Mapping[
 
 
 def _check_removed(admin: KafkaAdminClient, entities: Sequence[Entity], quotas: Mapping[str, float | None]) -> None:
-    """Raise InvalidConfigError if a quota to remove is not set, as Kafka's tool does: its name may be misspelled."""
+    """Raise InvalidConfigError if a quota to remove is not set, as Kafka's tool does: the name may be misspelled."""
     removed = {name for name, value in quotas.items() if value is None}
     if removed:
         quota_sets = admin.describe_client_quotas(_filter(entities)).values()

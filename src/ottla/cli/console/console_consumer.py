@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise ConfigurationError for options that would have no effect, contradict each other or have a wrong value, as
-    Kafka's ConsoleConsumerOptions does.
+    """Raise ConfigurationError for options that would have no effect, lack another option, contradict each other or
+    have a wrong value.
     """
     old, new = ("blacklist", "delete_consumer_offsets", "skip_message_on_error"), ("isolation_level", "partition")
     needed = "--bootstrap-server" if args.zookeeper else "--zookeeper"

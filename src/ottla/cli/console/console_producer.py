@@ -50,8 +50,8 @@ class Lines(NamedTuple):
         )
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return the key, the value and the headers of line `number`. Raises ConfigurationError if a separator is
-        missing, unless `ignore_error` is set.
+        """Return the key, the value and the headers of line `number`. Raises ConfigurationError if the name of a header
+        is not UTF-8, or if a separator is missing and `ignore_error` is not set.
         """
         headers: list[tuple[str, bytes | None]] = []
         if self.parse_headers:
@@ -59,7 +59,7 @@ class Lines(NamedTuple):
             for pair in (text or b"").split(self.headers_separator) if text else []:
                 name, value = self._split(pair, self.header_key_separator, "header key", number)
                 try:
-                    headers.append(((name or b"").decode(), self._null(value)))
+                    headers.append((pair.decode(), None) if name is None else (name.decode(), self._null(value)))
                 except UnicodeDecodeError:
                     raise ConfigurationError(f"The name of a header on line number {number} is not UTF-8") from None
         key: bytes | None = None
@@ -257,6 +257,6 @@ COMMAND = Command(
             "send.buffer.bytes: size in bytes of the socket's send buffer; -1: the system's default (default: 131072)",
             int,
         ),
-        Flag("--sync", "wait for the acknowledgement of each record before the next one is sent"),
+        Flag("--sync", "wait for the result of each record before the next one is sent"),
     ),
 )

@@ -22,7 +22,7 @@ GROUP = "console-share-consumer"
 
 def run(args: argparse.Namespace) -> int:
     """Print records until the limit of `--max-messages` or `--timeout-ms` is reached or a signal arrives. Acknowledge
-    each record: accept it, or release or reject it if the options say so.
+    each of them: accept it, or release or reject it if the options say so.
 
     Return 0, or after a signal 128 plus its number.
     """
@@ -104,7 +104,7 @@ COMMAND = Command(
             Flag("--reject", "reject records after they are printed, so that they are never delivered again"),
             required=False,
         ),
-        Flag("--reject-message-on-error", "reject a record that cannot be printed, instead of stopping"),
+        Flag("--reject-message-on-error", "reject a record that cannot be decoded, instead of stopping"),
         *OPTIONS,
         Repeatable(
             "--consumer-property, --command-property NAME=VALUE", "a consumer config, such as max.poll.records=100"

@@ -70,7 +70,7 @@ class NoOutput:
 
 def formatter(args: argparse.Namespace) -> RecordFormatter:
     """Return the formatter that the options select. Raises ConfigurationError for invalid options, or
-    SerializationError for an unknown deserializer.
+    SerializationError if the default formatter is selected with an unknown deserializer.
     """
     values = dict(properties.load(args.formatter_config)) if args.formatter_config else {}
     values.update(properties.override(text) for text in args.property)

@@ -1,5 +1,5 @@
-"""`ottla console-consumer --zookeeper`: the console consumer of Kafka 0.8, which stores its group's members and offsets
-in ZooKeeper.
+"""`ottla console-consumer --zookeeper`: the console consumer of Kafka 0.8, which stores its group's members and, by
+default, its offsets in ZooKeeper.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def describe(
     admin: KafkaAdminClient, group_ids: Sequence[str], args: argparse.Namespace, output: Output
 ) -> list[dict[str, Any]]:
     """Print the offsets and lag, the members or the state of each group, and return them for JSON. A group that does
-    not exist is reported as an error and left out; the exit code is then 1.
+    not exist or is of another type is reported as an error and left out; the exit code is then 1.
     """
     described = admin.describe_consumer_groups(group_ids, args.timeout)
     nodes = () if args.state is None else admin.describe_cluster(args.timeout).nodes

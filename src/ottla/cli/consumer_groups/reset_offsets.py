@@ -139,7 +139,7 @@ def reset(admin: KafkaAdminClient, groups: list[str], request: ResetRequest, out
     args = request.args
     if not args.dry_run and not args.execute:
         output.warn(NOTHING_DONE)
-    # The whole plan comes first: an error in one group leaves the others as they are.
+    # The whole plan comes first: if it fails for one group, no group is changed.
     plan, rejected = _plan(admin, list(dict.fromkeys(groups)), request)
     if args.execute:
         for group, offsets in plan.items():

@@ -34,8 +34,8 @@ def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> di
     """Set the offsets of input and intermediate topics, and delete internal topics; with --dry-run, only print what
     would be done. The exit code is 1 if an input or intermediate topic does not exist.
 
-    Raises NonEmptyGroupError if the group has members, unless --force is set, which removes them, and
-    ConfigurationError for invalid options.
+    Raises a KafkaError, such as ConfigurationError for invalid options, or NonEmptyGroupError if the consumer group has
+    members and --force, which removes them, is not set.
     """
     if args.dry_run:
         output.text("----Dry run displays the actions which will be performed when running Streams Reset Tool----")
@@ -107,7 +107,7 @@ def _input_offsets(
 def _request(args: argparse.Namespace, topics: list[str]) -> reset_offsets.ResetRequest:
     """Convert the options to those of `consumer-groups --reset-offsets`. If none of SPECS is set, the earliest offsets
     are selected. Raises ConfigurationError like `reset_offsets.read`, and if the file of --from-file has no offsets for
-    the application. Lines for other topics than its input topics are ignored, as with Kafka's tool.
+    the application. Lines for topics other than the input topics are ignored, as with Kafka's tool.
     """
     specs = {spec: getattr(args, spec, None) for spec in SPECS}
     if not any(is_set(args, spec) for spec in SPECS if hasattr(args, spec)):

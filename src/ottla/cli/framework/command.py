@@ -53,7 +53,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse a command line. Raises SystemExit with 2 for wrong usage, and with 0 after an option such as `--help`
-        or `--version`. Raises ConfigurationError for invalid addresses of servers.
+        or `--version`. Raises ConfigurationError if the argparse action of an option rejects its value, such as
+        an empty address.
         """
         self.arguments[:] = arguments
         return self.parse_args(arguments)
@@ -154,7 +155,7 @@ class Action:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command: its options, and either one function or several actions."""
+    """A command: its options, and either one function or actions."""
 
     options: Options = ()
     run: Callable[..., Any] | None = None

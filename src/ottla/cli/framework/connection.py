@@ -1,4 +1,6 @@
-"""The options of tools that connect to a cluster: addresses, and client configs from a file or the command line."""
+"""The options of tools that connect to a cluster: addresses, and client configs from a profile, a file or the command
+line.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ class _Connection(OneOf):
 
 
 class _Servers(argparse.Action):
-    """Stores addresses. Raises ConfigurationError if the value is empty, for example because of an unset shell
+    """Stores addresses. Raises ConfigurationError if the value contains none, for example because of an unset shell
     variable, or if that of `--zookeeper` is not valid.
     """
 
@@ -100,7 +102,7 @@ class _Servers(argparse.Action):
 
 
 def zookeeper(connect: str) -> ZkClient:
-    """Return a ZooKeeper client, which connects when it is entered as a context manager, and closes at its end."""
+    """Return a ZooKeeper client: a context manager that connects, and closes at the end of the block."""
     from ottla.cluster.store.zk_client import ZkClient  # only old commands need it
 
     return ZkClient(connect, ZOOKEEPER_MS, ZOOKEEPER_MS)

@@ -119,8 +119,8 @@ def broker_ids(parts: Iterable[str]) -> list[int]:
 
 
 def boolean(value: str | None, *, default: bool = False) -> bool:
-    """Parse the boolean value of a property such as `print.key=true`. Everything except "true", in upper or lower case,
-    is False; None, for a property that is not set, is the default.
+    """Parse the boolean value of a property such as `print.key=true`. Everything except "true" is False; case and
+    surrounding whitespace are ignored. None, for a property that is not set, is the default.
     """
     return default if value is None else value.strip().lower() == "true"
 

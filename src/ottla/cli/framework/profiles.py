@@ -81,8 +81,8 @@ def _profile(file: Path, chosen: str | None) -> dict[str, str]:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return the configs in a TOML table by their dotted names. In TOML, a key `bootstrap.servers` without quotes is a
-    table within a table.
+    """Return the dotted names and the values of the configs in a TOML table. In TOML, a key `bootstrap.servers` without
+    quotes is a table within a table.
     """
     pairs: list[tuple[str, str]] = []
     for key, value in table.items():

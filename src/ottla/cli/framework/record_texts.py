@@ -1,4 +1,4 @@
-"""Records of internal topics as text in the format of Kafka's tools: JSON, except for `__remote_log_metadata`."""
+"""Records of internal topics as text in the format of Kafka's tools, which is mostly JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DELETION_STATES: Final = {
     2: "DELETE_PARTITION_FINISHED",
 }
 DELETE: Final = "<DELETE>"
-"""Printed instead of the value of a tombstone."""
+"""Stands for the missing value of a tombstone in `coordinator_texts`."""
 Classes = Mapping[int, tuple[type[Data], type[Data]]]
 """The classes of key and value by the record's type number, which is the version of its key."""
 

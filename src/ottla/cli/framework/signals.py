@@ -1,8 +1,9 @@
 """SIGTERM, SIGHUP and Ctrl+C end a command gracefully: it closes its clients. A command that uses `stopping` first
 completes what it has begun.
 
-The exit code is then 128 plus the number of the signal, as for a JVM after its shutdown hooks, or 0 for `ottla broker`.
-A signal that the process ignores from its start, for example because of nohup, stays ignored.
+The exit code is then 128 plus the number of the signal, as for a JVM after its shutdown hooks, or 0 for some
+commands, such as `ottla broker`. A signal that the process ignores from its start, for example because of nohup, stays
+ignored.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class GracefulShutdown:
         self.number = 0
         self._received_at = 0.0
         self.has_ended = False
-        """Whether the block of `stopping` has ended. The grace period then no longer applies."""
+        """Set when the block of `stopping` ends, if there is a grace period, which then no longer applies."""
         self._start = start
         self._grace_seconds = grace_seconds
 
@@ -62,7 +63,7 @@ class GracefulShutdown:
         return KILLED + self.number if self.number else 0
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
-        """Handle a signal. The first one starts the grace period and calls `start`. A later one raises
+        """Handle a signal. The first one starts the grace period, if any, and calls `start`. A later one raises
         KeyboardInterrupt, which ends the command without waiting for its shutdown, unless it is a copy of the first
         one.
         """
@@ -76,8 +77,8 @@ class GracefulShutdown:
         self._start()
 
     def expire(self, _number: int, _frame: FrameType | None) -> None:
-        """Raise GraceExpired at the end of the grace period, unless the command has ended. The period then starts
-        again, for the closing of clients.
+        """Raise GraceExpired at the end of the grace period, and start the period again, for the closing of clients. Do
+        nothing if the block of `stopping` has ended.
         """
         if not self.has_ended:
             self._set_timer()

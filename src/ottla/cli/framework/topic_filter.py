@@ -1,4 +1,4 @@
-"""Selection of topics by regular expressions, like the IncludeList of Kafka's tools."""
+"""Regular expressions that select topics: lists, like the IncludeList of Kafka's tools, and subscriptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.errors import ConfigurationError
 
 def topic_filter(option: str, text: str) -> re.Pattern[str]:
     """Compile a list of regular expressions, separated by commas, to one pattern that matches if any of them matches.
-    Callers match it against whole topic names.
+    Use `fullmatch`, because it has to match whole topic names.
 
     All spaces and the surrounding quotes are removed. Raises ConfigurationError, with the name of the option, for an
     invalid expression.
@@ -26,7 +26,7 @@ def topic_filter(option: str, text: str) -> re.Pattern[str]:
 
 
 def name_pattern(option: str, text: str) -> re.Pattern[str]:
-    """Compile a regular expression for a subscription, which matches whole topic names, as in Java.
+    """Compile a regular expression for a subscription. It matches whole topic names, as in Java.
 
     Raises ConfigurationError, with the name of the option, for an invalid expression.
     """

@@ -70,8 +70,8 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the share groups, and return them for JSON. `--state` adds their states, and with a value selects groups in
-    one of these states.
+    """Print the share groups, and return them for JSON. `--state` adds their states. Its value, if any, contains the
+    states of the groups to select.
     """
     groups = sorted(admin.list_share_groups(args.timeout, sorted(_states(args))))
     if args.state is None:
@@ -129,7 +129,7 @@ def _print_offsets(
 
 def _offset(info: Any) -> tuple[int | None, int | None]:
     """Return the start offset and the lag. Both are None, which is printed as `-`, if the group has no start offset for
-    the partition yet.
+    the partition.
     """
     return (None, None) if info.start_offset < 0 else (info.start_offset, info.lag)
 

@@ -105,8 +105,8 @@ def _groups(admin: KafkaAdminClient, args: argparse.Namespace) -> list[str]:
 
 
 def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the streams groups, and return them for JSON. `--state` adds their states, and with a value selects groups
-    in one of these states.
+    """Print the streams groups, and return them for JSON. `--state` adds their states. Its value, if any, contains the
+    states of the groups to select.
     """
     groups = sorted(admin.list_streams_groups(args.timeout, _states(args)))
     if args.state is None:
@@ -117,8 +117,8 @@ def list_(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> 
 
 
 def describe(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
-    """Print the lag of each group, its members with their tasks with `--members`, or its state with `--state`. For
-    a group without members, no lag is printed.
+    """Print the lag of each group, its members and their tasks with `--members`, or its state with `--state`. For a
+    group without members, no lag is printed.
     """
     groups = _groups(admin, args)
     descriptions = admin.describe_streams_groups(groups, args.timeout) if groups else {}
@@ -267,7 +267,9 @@ def delete(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) ->
 
 
 def _undeletable(admin: KafkaAdminClient, groups: list[str], timeout_ms: float) -> dict[str, str]:
-    """Return the groups that do not exist or are not empty, and the reasons in the words of Kafka's tool."""
+    """Return the reasons why groups cannot be deleted, in the words of Kafka's tool: a group is not a streams group, or
+    is not empty.
+    """
     states = {group.group_id: group.state for group in admin.list_streams_groups(timeout_ms)}
     failed = {}
     for group in groups:
@@ -282,8 +284,8 @@ def _undeletable(admin: KafkaAdminClient, groups: list[str], timeout_ms: float) 
 def _internal_topics(
     admin: KafkaAdminClient, groups: list[str], timeout_ms: float, output: Output
 ) -> dict[str, list[str]]:
-    """Return the internal topics by group. Topics whose names are not those of the group's internal topics are reported
-    and left out.
+    """Return the internal topics to delete, by group. Topics whose names Kafka Streams would not give to the group's
+    internal topics are reported and left out.
     """
     internal: dict[str, list[str]] = {}
     for group in admin.describe_streams_groups(groups, timeout_ms).values():
@@ -351,7 +353,7 @@ def delete_offsets(admin: KafkaAdminClient, args: argparse.Namespace, output: Ou
 
 
 def _input_partitions(admin: KafkaAdminClient, group_id: str, timeout_ms: float) -> list[TopicPartition]:
-    """Return the partitions of source topics for which the group has a committed offset."""
+    """Return those partitions of the source topics for which the group has a committed offset."""
     group = admin.describe_streams_groups([group_id], timeout_ms)[group_id]
     sources = {topic for s in group.subtopologies for topic in s.source_topics}
     committed = admin.list_streams_group_offsets(group_id, None, timeout_ms)
@@ -427,7 +429,7 @@ def _execute(
     *,
     internal: bool,
 ) -> None:
-    """Commit the new offsets of one group. With `internal`, also delete the internal topics that the options select."""
+    """Commit the new offsets of one group. With `internal`, also delete the topics that the options select."""
     if offsets:
         admin.alter_streams_group_offsets(group, offsets, args.timeout)
     topics = list(args.delete_internal_topic)

@@ -150,7 +150,7 @@ COMMAND = Command(
             Option("--num-records N", "number of records to read, at least 1", int),
             Option("--messages N", "same as --num-records (deprecated)", int),
         ),
-        Option("--group ID", "consumer group (default: perf-consumer- and a random number)"),
+        Option("--group ID", "consumer group (default: group.id, or perf-consumer- and a random number)"),
         Flag(
             "--from-latest",
             "start at the latest offset if the group has no committed one (default: at the earliest, unless "

@@ -70,7 +70,7 @@ class Span(NamedTuple):
 
     @property
     def rebalance_ms(self) -> int:
-        """The time in milliseconds in which the consumer had no partitions."""
+        """The increase of `Progress.rebalance_ms` from begin to end."""
         return self.end.rebalance_ms - self.begin.rebalance_ms
 
     @property
@@ -80,7 +80,7 @@ class Span(NamedTuple):
 
     @property
     def fetching(self) -> int:
-        """The time in milliseconds in which the consumer had partitions."""
+        """The elapsed time minus `rebalance_ms`, in milliseconds."""
         return self.elapsed - self.rebalance_ms
 
     def line(self, dates: DateFormat) -> str:

@@ -38,7 +38,7 @@ _TEXTS: Final[Mapping[str, tuple[str, str]]] = {
 
 class DateFormat:
     """A pattern of SimpleDateFormat for times in `zone` (None: local time). Raises ConfigurationError, with the name of
-    the option, if the pattern is invalid.
+    the option, if a quote is not closed or a letter is not supported.
     """
 
     def __init__(self, pattern: str, option: str, zone: tzinfo | None = None) -> None:

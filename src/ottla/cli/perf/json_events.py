@@ -30,8 +30,8 @@ class Events:
                 self._broken_pipe = error
 
     def check(self) -> None:
-        """Raise BrokenPipeError if the reading program has ended. `report` does not raise it, because it may be called
-        in another thread, where it would not end the command.
+        """Raise BrokenPipeError if an event could not be printed because the reading program has ended. `report` does
+        not raise it, because it may be called in another thread, where the error would not end the command.
         """
         if self._broken_pipe is not None:
             raise self._broken_pipe

@@ -14,7 +14,7 @@ from ottla.errors import ConfigurationError
 SEED: Final = 0
 """The seed is fixed, so that each run sends the same payloads."""
 BLOCK_BYTES: Final = 64 * 1024
-"""The approximate size in bytes of blocks of random letters, unless a payload is larger. Payloads are slices of a
+"""The maximum size in bytes of blocks of random letters, unless a payload is larger. Payloads are slices of a
 block, which is faster than generating each.
 """
 LETTERS: Final = bytes(ord("A") + i % 26 for i in range(256))

@@ -1,7 +1,7 @@
 """The load of producer-perf-test: sends records and measures their latencies, with little work per record.
 
 The records of a batch are acknowledged together, so one callback notes the time for consecutive records of a batch.
-The sending thread adds up the latencies, so that no lock is needed and neither thread waits for the other.
+The sending thread adds up the latencies, so that no lock is needed and the I/O thread does not wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _size: Final = attrgetter("value_size")
 
 
 class _Group:
-    """Consecutive records in the same batch, which are counted together when they are acknowledged or have failed."""
+    """Consecutive records in the same batch, which are counted together after they are acknowledged or have failed."""
 
     __slots__ = ("done", "ended", "futures", "reports")
 
@@ -49,7 +49,7 @@ class _Group:
 
 
 class Load:
-    """Sends records to a topic, at most `rate` per second (negative: no limit). `transaction_ms` is the time in
+    """Sends records to a topic, about `rate` per second (negative: no limit). `transaction_ms` is the time in
     milliseconds after which each transaction is committed; None: no transactions.
     """
 
@@ -124,8 +124,8 @@ class Load:
             report.add(latencies, size, group.ended)
 
     def _successful(self, futures: list[RecordFuture]) -> list[RecordFuture]:
-        """Return the futures whose records were acknowledged, and add the others to `failed`. If a batch was split,
-        only some of its records may have failed.
+        """Return the futures whose records were acknowledged, and add the number of the others to `failed`. If a batch
+        was split, only some of its records may have failed.
 
         Print each type of error once.
         """

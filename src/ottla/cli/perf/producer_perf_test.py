@@ -160,7 +160,7 @@ COMMAND = Command(
         ),
         Option(
             "--transactional-id ID",
-            f"use transactions with this id (default for transactions: {PREFIX} and a random id)",
+            f"use transactions with this id (default for transactions: transactional.id, or {PREFIX} and a random id)",
         ),
         Option(
             "--transaction-duration-ms MS",

@@ -70,7 +70,7 @@ class Tally:
 
 class Report:
     """The report of a run. It prints a line when records are acknowledged at least `interval` ms after the previous
-    line or `start`. If `steady` is set, the report covers only the records after the warm-up.
+    line or `start`, until it is muted. `steady` labels it as the report of the records after the warm-up.
     """
 
     def __init__(self, start: int, interval: int, printer: Printer, *, steady: bool = False) -> None:

@@ -30,7 +30,7 @@ DETAILED_HEADER: Final = f"time, {RATES}"
 
 
 class Totals:
-    """The totals of all share consumers, which read until there are `limit` records. Thread-safe."""
+    """The totals of all share consumers. `limit` is the number of records to read. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self.records = self.size = 0

@@ -72,7 +72,7 @@ class _Load:
         self._producer.close()
 
     def send(self) -> None:
-        """Send the requested number of records, or without end if it is negative, until `stop` is called."""
+        """Send the requested number of records (negative: no limit). Return earlier if `stop` is called."""
         self._events.report("startup_complete")
         count = self._args.max_messages
         throttler = ThroughputThrottler(self._args.throughput, self._stopped)
@@ -170,8 +170,8 @@ COMMAND = Command(
         ),
         Option(
             "--message-create-time MS",
-            "timestamp of the first record in milliseconds since 1970; those of later records advance with the "
-            "clock; -1: the time of sending",
+            "timestamp at the start of the command in milliseconds since 1970; the timestamps of records advance from "
+            "it with the clock; -1: the time of sending",
             int,
             default=NOT_SET,
         ),

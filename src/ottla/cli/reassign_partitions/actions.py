@@ -36,7 +36,8 @@ MUST_VERIFY: Final = (
 def generate(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> None:
     """Print the current assignment of topics, and a proposed one to the brokers in `--broker-list`. Nothing is changed.
 
-    Raises a KafkaError if a topic or broker does not exist, or if no assignment is possible.
+    Raises a KafkaError if a topic or broker does not exist, or if the number or the racks of the brokers do not permit
+    an assignment.
     """
     brokers, topics = files.read_brokers(args.broker_list), files.read_topics(args.topics_to_move_json_file)
     nodes = admin.describe_cluster().nodes

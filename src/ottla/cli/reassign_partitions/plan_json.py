@@ -1,4 +1,4 @@
-"""The JSON files of kafka-reassign-partitions.sh. Errors in them are reported with the position in the file."""
+"""The JSON files of kafka-reassign-partitions.sh. Errors about values in a file contain their position."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class PartitionState(NamedTuple):
 
 class ReplicaState(NamedTuple):
     """A replica with its target log directory. `log_dirs` contains its current and future directories; None if its
-    broker is not alive, or has not described the replica.
+    broker is not alive.
     """
 
     replica: TopicPartitionReplica

@@ -1,8 +1,8 @@
 """Throttles of reassignments (KIP-73): rate limits of brokers, and the replicas of topics to which they apply.
 
-`--execute` sets them before reassignments start. Unless `--preserve-throttles` is set, `--verify` removes them when all
-reassignments and moves are complete, and `--cancel` removes them, too. Brokers that are not alive are left out: each
-broker changes its own configs, and a broker that is down transfers nothing.
+The options of `--execute` set them before reassignments start. Unless `--preserve-throttles` is set, `--verify` removes
+them when all reassignments and moves are complete, and `--cancel` removes them, too. Brokers that are not alive are
+left out: each broker changes its own configs, and a broker that is down transfers nothing.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Commands for jobs on a Spark cluster."""
+"""Commands for Spark jobs and sessions."""

@@ -3,9 +3,9 @@
 ottla spark-submit --master spark://host:7077 job.py arguments
 
 All arguments except a lone --help or -h are passed to spark-submit unchanged. An archive with Ottla and the packages
-that it needs is sent along (see `ottla spark-archive`). Executors therefore need only the same minor version of Python,
-as python3.X or under the name in PYSPARK_PYTHON, on the same platform. OTTLA_SPARK_ARCHIVE may name an existing
-archive.
+that it needs is sent along (see `ottla spark-archive`). Executors therefore need only the same minor version of Python
+on the same platform, as the command in PYSPARK_PYTHON (default: python3.X, if this machine has it). OTTLA_SPARK_ARCHIVE
+may name an existing archive.
 """
 
 from __future__ import annotations

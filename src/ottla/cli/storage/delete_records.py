@@ -60,7 +60,7 @@ COMMAND = AdminCommand(
 
 def _read(file: str) -> dict[TopicPartition, int]:
     """Return the offsets in the file by partition. Raises ConfigurationError if the file cannot be read, is malformed,
-    or contains a partition twice.
+    has a version other than 1, or contains a partition twice.
     """
     offsets = [_offset(item) for item in read_list(file, "partitions", FORM).items()]
     duplicates = ",".join(map(str, duplicates_in(tp for tp, _ in offsets)))

@@ -279,8 +279,8 @@ def _show_time_index(path: Path, args: argparse.Namespace) -> None:
 
 
 def _opened(index: Index, args: argparse.Namespace) -> Index | None:
-    """Open the index for reading. If --index-sanity-check is set, check it, print the result and return None. Raises
-    CorruptIndexError if its size is wrong or the check fails.
+    """Open the index for reading. If --index-sanity-check is set, check it, print that it is correct, and return
+    None. Raises CorruptIndexError if its size is wrong or the check fails.
     """
     if args.index_sanity_check:
         index.open(writable=False)

@@ -55,7 +55,7 @@ class Rule(NamedTuple):
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> list[dict[str, Any]]:
     """Print the offsets of the selected partitions, and return them for JSON. Partitions whose lookup fails, for
-    example without a leader, are reported and skipped; those without a matching record are left out.
+    example because they have no leader, are reported and skipped; those without a matching record are left out.
     """
     errors: dict[Any, KafkaError] = {}
     partitions = _partitions(admin, _rules(args), internal=not args.exclude_internal_topics)

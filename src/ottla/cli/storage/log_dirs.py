@@ -1,4 +1,4 @@
-"""Describe the log directories of brokers and their replicas, as kafka-log-dirs.sh does."""
+"""Describe the log directories of brokers and the replicas in them, as kafka-log-dirs.sh does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LogDirs = Mapping[str, LogDirDescription]
 
 
 def run(admin: KafkaAdminClient, args: argparse.Namespace, output: Output) -> dict[str, Any]:
-    """Print the log directories of brokers with their replicas. Raises CommandFailedError if a broker in
+    """Print the log directories of brokers and the replicas in them. Raises CommandFailedError if a broker in
     `--broker-list` is not alive.
     """
     brokers, topics = {*broker_ids(_parts(args.broker_list))}, frozenset(_parts(args.topic_list))

@@ -29,7 +29,8 @@ epochs of its own.
 
 def run(args: argparse.Namespace) -> int:
     """Run the action. Raises a KafkaError without changing the metadata if a standalone broker is running, if brokers
-    use a shared store that is to be exported or imported, or if an option is wrong.
+    use a shared store during an export or import, if a broker has used the store before an import, or if an option is
+    wrong.
     """
     if args.action != "dump" and not args.zookeeper:
         raise ConfigurationError(f"{args.action} needs --zookeeper")

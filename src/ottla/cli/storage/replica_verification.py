@@ -1,8 +1,8 @@
 """Compare the replicas of partitions, as kafka-replica-verification.sh of Kafka 0.8 to 3 does.
 
-It fetches the same offsets from all replicas of each partition, and compares offsets and checksums of the batches up to
-the high watermark, until it is stopped or offsets differ. If a replica is not available, its partition is compared once
-it is back.
+The command fetches the same offsets from all replicas of each partition, and compares offsets and checksums of the
+batches up to the high watermark, until it is stopped or offsets differ. If a replica is not available, its partition is
+compared once it is back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.records import any_magic
 
 EVERY_TOPIC: Final = ".*"
 NO_PARTITION: Final = "null"
-"""Printed instead of a partition if there is no lag, as by Kafka's tool."""
+"""Printed if `Lag.partition` is None, as by Kafka's tool."""
 FETCH_BYTES: Final = 1_048_576
 MAX_WAIT_MS: Final = 1000
 REPORT_INTERVAL_MS: Final = 30_000
@@ -35,9 +35,9 @@ Fetched = Mapping[TopicPartitionReplica, ReplicaRecords]
 
 
 class Lag(NamedTuple):
-    """The lag of a partition: `records` is the largest high watermark of its replicas minus `offset`, up to which it
-    has been verified. The partition is None, and the numbers are -1, if there is no lag, for example because no replica
-    was fetched.
+    """The lag of a partition: `records` is the largest high watermark of its replicas minus `offset`, the next
+    offset to verify. The partition is None, and the numbers are -1, if no replica was fetched or all high watermarks
+    are lower than the offsets to verify.
     """
 
     records: int
@@ -49,7 +49,7 @@ class Lag(NamedTuple):
 
 
 class ReplicaVerifier:
-    """Compares the replicas of partitions. Contains the offset up to which each partition has been verified."""
+    """Compares the replicas of partitions. Contains the next offset to verify of each partition."""
 
     def __init__(self, replicas: Iterable[TopicPartitionReplica], offsets: Mapping[TopicPartition, int]) -> None:
         """Create a verifier. `offsets`: the offset at which the verification starts, for each partition of

@@ -87,7 +87,10 @@ class ClientOptions(TypedDict, total=False):
     disabled.
     """
     ssl_context: Any
-    """An ssl.SSLContext for connections, which replaces all other ssl configs; None: a context is made from them."""
+    """An ssl.SSLContext for connections, which replaces the other ssl configs; None: a context is made from them. If
+    its check_hostname is False, ssl.check.hostname and ssl.endpoint.identification.algorithm still decide whether the
+    host name is sent to the broker (SNI).
+    """
     ssl_check_hostname: bool
     """Option of kafka-python: False is the same as an empty ssl.endpoint.identification.algorithm; with True, that
     config decides.

@@ -74,7 +74,7 @@ class ProducerOptions(ClientOptions, total=False):
     """
     batch_size: int
     """Maximum size in bytes of a batch, before compression; a larger record gets a separate batch. 0: every record gets
-    a separate batch.
+    a separate batch. send_batch() makes batches of up to 256 KiB if this is less.
     """
     linger_ms: float
     """Maximum time in milliseconds that a batch waits for more records; a full batch does not wait. A higher value

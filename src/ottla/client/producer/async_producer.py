@@ -205,13 +205,16 @@ class KafkaProducer(ProducerCalls):
     async def send_batch(
         self, topic: str, values: Any, keys: Any = None, *, partition: int | None = None, timestamps_ms: Any = None
     ) -> BatchFuture:
-        """Send many records at once, like the synchronous producer's send_batch."""
+        """Send many records at once, like the synchronous producer's send_batch. Awaiting the future returns the ranges
+        of offsets.
+        """
         self._core.check_open()
         columns = self._core.table(values, keys, timestamps_ms)
         try:
             async with self._turns.acquire((topic, partition)):
                 deadline = time.monotonic() + self._core.max_block
-                steps = self._core.batch_steps(await self._queues(topic, partition, deadline), columns, partition)
+                queues = await self._queues(topic, partition, deadline)
+                steps = self._core.batch_steps(queues, columns, partition, self._loop)
                 size = next(steps)
                 while True:
                     buffer = await self._allocate(size, time.monotonic() + self._core.max_block)

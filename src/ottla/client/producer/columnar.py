@@ -6,6 +6,7 @@ wait for memory in its own way.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from array import array
 from collections.abc import Callable, Container, Generator, Iterable, Sequence
@@ -16,7 +17,7 @@ from ottla.client.core.futures import ProduceRequestResult
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import PartitionQueue, TopicQueues
 from ottla.clock import now_ms
-from ottla.errors import KafkaTimeoutError
+from ottla.errors import IllegalStateError, KafkaTimeoutError
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
 from ottla.records.builder import record_size_upper_bound
@@ -49,10 +50,14 @@ class SentRange(NamedTuple):
 
 
 class BatchFuture:
-    """The future of send_batch, for all of its records."""
+    """The future of send_batch, for all of its records. It can be awaited."""
 
-    def __init__(self, parts: list[tuple[ProduceRequestResult, int]]) -> None:
+    def __init__(
+        self, parts: list[tuple[ProduceRequestResult, int]], loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """`loop`: the event loop that completes the future, if it is the application's."""
         self._parts = parts
+        self._loop = loop
 
     def done(self) -> bool:
         """Return whether every record was acknowledged or has failed."""
@@ -62,15 +67,33 @@ class BatchFuture:
         """Wait until each record is acknowledged or has failed, and return the ranges of offsets.
 
         Raises the error of the first range that failed, or KafkaTimeoutError after `timeout` seconds (None: no limit).
+        In the event loop of an asyncio producer, raises IllegalStateError unless the future is done.
         """
+        if self._loop is not None and not self.done() and _runs_here(self._loop):
+            raise IllegalStateError("the event loop cannot wait for its own producer; use `await future`")
         deadline = None if timeout is None else time.monotonic() + timeout
         for outcome, _ in self._parts:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not outcome.wait(left):
                 raise KafkaTimeoutError(f"{outcome.tp}: no acknowledgement within {timeout:g} s")
-        return [sent for outcome, count in self._parts for sent in _ranges(outcome, count)]
+        return self._sent_ranges()
 
     result = get
+
+    def __await__(self) -> Generator[Any, None, list[SentRange]]:
+        for outcome, _ in self._parts:
+            yield from outcome.wait_in_loop()
+        return self._sent_ranges()
+
+    def _sent_ranges(self) -> list[SentRange]:
+        return [sent for outcome, count in self._parts for sent in _ranges(outcome, count)]
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 def _ranges(outcome: ProduceRequestResult, count: int) -> list[SentRange]:

@@ -216,10 +216,14 @@ class ProducerCore:
         return columnar.table(values, keys, self.clock.now_ms() if has_injected_clock else timestamps_ms)
 
     def batch_steps(
-        self, queues: TopicQueues, rows_table: columnar.Table, partition: int | None
+        self,
+        queues: TopicQueues,
+        rows_table: columnar.Table,
+        partition: int | None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> Generator[int, bytearray, columnar.BatchFuture]:
         """Append columns to batches. Yields the size of each buffer that it needs, and is sent the buffer. Returns the
-        future of the records.
+        future of the records. `loop`: the event loop of the application, if the producer runs in it.
         """
         parts = []
         for number, rows in self._rows_of_partitions(rows_table, queues, partition).items():
@@ -227,7 +231,7 @@ class ProducerCore:
             parts += yield from columnar.append_table(
                 self.accumulator, rows_table, queue, rows, self._check_size, self.config.max_request_size
             )
-        return columnar.BatchFuture(parts)
+        return columnar.BatchFuture(parts, loop)
 
     def _rows_of_partitions(
         self, rows_table: columnar.Table, queues: TopicQueues, partition: int | None

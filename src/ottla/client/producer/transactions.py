@@ -1,9 +1,9 @@
 """Transactions of one producer: begin, send, offsets, commit or abort (KIP-98; KIP-890 if the cluster supports it).
 
 With `transaction.version` 2 the broker adds a partition to the transaction with its first batch and bumps the producer
-epoch at every end; otherwise a request adds each partition before its first batch. A transaction that has failed can
-only be aborted. If it has failed with a fatal error, such as fencing, the producer can only be closed. Not thread-safe:
-event loop only.
+epoch when the transaction ends; otherwise a request adds each partition before its first batch. A transaction that has
+failed can only be aborted. If it has failed with a fatal error, such as fencing, the producer can only be closed. Not
+thread-safe: event loop only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ OLDER_VERSIONS: Final = {
     TxnOffsetCommitRequest: 4,
 }
 NEWER_VERSIONS: Final = {InitProducerIdRequest: 5, TxnOffsetCommitRequest: 5}
-"""The maximum versions of requests with older and newer levels of `transaction.version`, without two-phase commit."""
+"""OLDER_VERSIONS and NEWER_VERSIONS: maximum request versions below level NEWER of `transaction.version`, and from that
+level on, without two-phase commit.
+"""
 TWO_PHASE_INIT: Final = 6
 """The first version of InitProducerId with two-phase commit (KIP-939)."""
 CLOSE_SECONDS: Final = 5.0
@@ -97,7 +99,7 @@ MOVES: Final[Mapping[State, frozenset[State]]] = {
 class Transactions:
     """The transactions of one transactional id.
 
-    `drained` sends all pending records and waits for their results; `give_up` lets the records that were not sent fail.
+    `drained` sends all pending records and waits for their results; `give_up` fails all queued batches.
     """
 
     def __init__(
@@ -113,8 +115,8 @@ class Transactions:
         self.id: str = str(config.transactional_id)
         self.state: State = State.NEW
         self.newer: bool = False
-        """Whether `transaction.version` was 2 or above when the epoch was requested, so that brokers add partitions
-        implicitly.
+        """Whether brokers add partitions implicitly: whether the coordinator reported `transaction.version` 2 or above
+        after the last InitProducerId.
         """
         self._config = config
         self._connections = connections
@@ -162,8 +164,8 @@ class Transactions:
         self._move(State.READY)
 
     def begin(self) -> None:
-        """Begin a transaction. Raises IllegalStateError if one is open or ending, or if `init` has not succeeded, and
-        the error of a failed transaction that was not aborted.
+        """Begin a transaction. Raises the error of a failed transaction that was not aborted, else IllegalStateError if
+        a transaction is open or ending, or if the transactional id has not been initialized.
         """
         self._check_error()
         if self.state is not State.READY:
@@ -258,14 +260,14 @@ class Transactions:
     # Calls of the sender
 
     def check_open(self) -> None:
-        """Raise an error unless records may be sent now."""
+        """Raise an error unless a transaction is open and has not failed."""
         self._check_error()
         if self.state is not State.OPEN:
             raise IllegalStateError(f"transactional.id {self.id}: {self.state.value}")
 
     def may_send(self, tp: TopicPartition) -> bool:
         """Return whether a batch of this partition may be sent now. If the partition has to be added to the transaction
-        first, start to add it.
+        first, schedule that.
         """
         if self.state not in (State.OPEN, State.ENDING):
             return False
@@ -281,13 +283,13 @@ class Transactions:
         return False
 
     def batch_failed(self, error: KafkaError) -> None:
-        """Handle the failure of a batch: the transaction fails, unless `error` is a TransactionAbortedError."""
+        """Handle the failure of a batch like `failed`, but ignore a TransactionAbortedError."""
         if not isinstance(error, TransactionAbortedError):
             self.failed(error)
 
     def failed(self, error: KafkaError) -> None:
         """Let the transaction fail, so that it can only be aborted. After a fatal error, the producer can only be
-        closed. Do nothing if there is no transaction.
+        closed. Do nothing if there is no transaction. If it has already failed, only the first fatal error counts.
         """
         if isinstance(error, errors.InvalidProducerEpochError):
             error = errors.ProducerFencedError(error.message)  # older brokers return this code for the same
@@ -341,8 +343,8 @@ class Transactions:
         self.newer = await self._transaction_version() >= NEWER
 
     async def _transaction_version(self) -> int:
-        """Return the cluster's level of `transaction.version`. Connect to the coordinator again if its connection is
-        lost.
+        """Return the level of `transaction.version` that the coordinator reports; 0 if it reports none. After a
+        retriable error, try again until `max.block.ms` has passed.
         """
         coordinator, deadline = self._coordinator, self._deadline()
         while True:
@@ -415,7 +417,7 @@ class Transactions:
                     raise
                 coordinator.handle_error(type(error))
                 await coordinator.back_off(
-                    deadline, f"transactional.id {self.id}: no response to {request.NAME}", error
+                    deadline, f"transactional.id {self.id}: no successful response to {request.NAME}", error
                 )
 
     def _commit_of(

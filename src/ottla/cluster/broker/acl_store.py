@@ -245,7 +245,7 @@ class AclStore:
     async def _changed_nodes(self, notifications: Sequence[str]) -> dict[ResourcePattern, ZNode | None] | None:
         """Return the ACL znodes that notifications name, by resource; None for a znode that was deleted.
 
-        Return None instead of the dict if notifications may have been missed, or are deleted or malformed.
+        Return None instead of the dict if notifications may have been missed, or if one is deleted or malformed.
         """
         if self._changes.may_have_missed:
             return None
@@ -270,7 +270,7 @@ def _write(path: str, node: ZNode | None, acls: ACLs) -> Operation:
     """Return the operation that writes ACLs, or deletes the znode if there are none.
 
     The operation fails if the znode has changed since `node` was read. Raises InvalidRequestError if the ACLs are too
-    many for a znode.
+    large for a znode.
     """
     if node is not None and not acls:
         return Delete(path, node.version)

@@ -67,9 +67,9 @@ class DynamicConfigStore:
             yield
 
     async def refresh(self, paths: Sequence[str]) -> None:
-        """Read entities again, to pick up recent changes by other brokers.
+        """Read the configs of entities again, to pick up recent changes by other brokers.
 
-        If the store fails or does not respond within REFRESH_SECONDS, log a warning and keep the last known configs.
+        If the store fails, or this takes longer than REFRESH_SECONDS, log a warning and keep the last known configs.
         """
         try:
             async with asyncio.timeout(REFRESH_SECONDS), self._lock:
@@ -79,9 +79,9 @@ class DynamicConfigStore:
             log.warning("Cannot read the dynamic configs of %s; using the last known ones: %s", listed(paths), reason)
 
     async def set_topic(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the configs of a topic, which the caller has validated.
+        """Replace the configs of a topic, without validating them.
 
-        Raises UnknownTopicOrPartitionError if the topic does not exist.
+        Raises UnknownTopicOrPartitionError if the cluster image does not contain the topic.
         """
         if name not in self._cache.image.topics:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
@@ -94,10 +94,7 @@ class DynamicConfigStore:
         await self._apply_topic(name, dict(configs))
 
     async def set(self, entity: str, configs: Mapping[str, str]) -> None:
-        """Replace the configs of an entity that is not a topic (see `config_entities`).
-
-        The caller has validated them.
-        """
+        """Replace the configs of an entity that is not a topic (see `config_entities`), without validating them."""
         writes: list[Operation] = []
         head, nested, _ = entity.partition(config_entities.NESTED + "/")
         if nested and configs:

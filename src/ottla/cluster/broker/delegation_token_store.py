@@ -109,7 +109,7 @@ class DelegationTokenStore:
     def credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
         """Return the SCRAM credential of a token, with the user that it authenticates.
 
-        Return None if the token does not exist or has expired.
+        Return None if this broker does not know the token, or the token has expired.
         """
         token = self._tokens.get(token_id)
         if token is None or token.is_expired(self._clock.now_ms()):
@@ -169,7 +169,7 @@ class DelegationTokenStore:
         return now
 
     async def remove_expired(self) -> None:
-        """Remove the tokens that have expired."""
+        """Remove the tokens that have expired, as far as this broker knows them."""
         now = self._clock.now_ms()
 
         def unless_renewed(token: TokenInformation) -> TokenInformation | None:

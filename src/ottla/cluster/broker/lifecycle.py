@@ -2,7 +2,7 @@
 
 Kafka's `BrokerLifecycleManager`.
 
-A standalone broker is a cluster of one broker. It has the same parts; its metadata store is in the log directory.
+A standalone broker is a cluster of one broker. It has the same parts; its metadata store is in its first log directory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.cluster.broker.config_store import DynamicConfigStore
+from ottla.cluster.broker.feature_levels import FeatureLevels
 from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
 from ottla.cluster.broker.registration import Registration
 from ottla.cluster.controller.channels import ControllerChannels, StopReplica
@@ -80,6 +81,7 @@ class BrokerLifecycle:
         self.metadata_cache = MetadataCache()
         self.controller_requests = ControllerRequestHandler(store, self.metadata_cache, broker_id)
         self.config_store = DynamicConfigStore(store, self.metadata_cache)
+        self._features = FeatureLevels(store, self.metadata_cache)
         self.interbroker = InterBrokerClient(
             self._broker,
             config.inter_broker_listener_name,
@@ -102,7 +104,8 @@ class BrokerLifecycle:
         )
 
     async def prepare(self, cluster_id: str | None) -> None:
-        """Read the cluster id, or create it, and read the dynamic configs from the metadata store.
+        """Read the cluster id, or create it, and read the dynamic configs and the levels of features from the metadata
+        store.
 
         `cluster_id`: the cluster id in the log directory; None if it has none. Raises StartupError if the metadata
         store has another one.
@@ -110,6 +113,7 @@ class BrokerLifecycle:
         agreed_id = await agreed_cluster_id(self._store, cluster_id)
         await self.metadata_cache.update(lambda _: ClusterImage(agreed_id))
         await self.config_store.start()
+        await self._features.start()
 
     async def register(self, broker: BrokerImage) -> None:
         """Register the broker. Raises StartupError if another broker has its broker.id, or one of its addresses."""
@@ -148,10 +152,10 @@ class BrokerLifecycle:
                 self._on_replaced(error.message)
 
     async def controlled_shutdown(self) -> None:
-        """Have the controller move this broker's leaderships to other brokers before it stops, if
-        `controlled.shutdown.enable` is set (KIP-49).
+        """Have the controller move this broker's leaderships to other brokers, if `controlled.shutdown.enable` is set
+        (KIP-49).
 
-        Do nothing if no other broker remains, or this broker is not registered.
+        Do nothing if no other broker remains, or this broker is not registered, or another broker has its id now.
         """
         config, own = self._config, self.metadata_cache.image.brokers.get(self._broker_id)
         if not config.controlled_shutdown_enable or own is None or self._is_last(self.metadata_cache.image):
@@ -230,7 +234,8 @@ class BrokerLifecycle:
         return [TopicPartition(p.topic_name, p.partition_index) for p in response.remaining_partitions]
 
     async def report_offline_replicas(self, partitions: Collection[TopicPartition]) -> None:
-        """Report replicas that are out of service to the controller, so that it elects other leaders (KIP-112).
+        """Report to the controller that replicas of this broker are out of service, so that it elects other leaders
+        (KIP-112).
 
         Retry after MetadataStoreError and NotControllerError until the report succeeds.
         """
@@ -256,8 +261,9 @@ class BrokerLifecycle:
             await self._store.multi([Create(path, value, sequence=True)])
 
     async def close(self) -> None:
-        """Stop taking part in the cluster. The caller then ends the session, which removes the registration."""
+        """Stop taking part in the cluster. The registration remains until the session ends."""
         await self._election.close()
+        await self._features.close()
         await self.config_store.close()
         self.interbroker.close()
 

@@ -2,8 +2,8 @@
 
 UpdateMetadata adds and removes topics; LeaderAndIsr only changes partitions of topics in the image. An older partition
 state never replaces a newer one, so LeaderAndIsr and UpdateMetadata requests may overtake each other. UpdateMetadata
-requests must arrive in order, because their brokers and topics have no version. Requests from a broker that is no
-longer the controller are rejected.
+requests must arrive in order, because their brokers and topics have no version. Requests with an older controller
+epoch than that of the image are rejected.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_MISSED_EPOCHS: Final = 1000
 """Maximum gap to a newer controller epoch; beyond it, the epoch is looked up in the metadata store."""
 PROTOCOLS: Final = {number: name for name, number in PROTOCOL_NUMBERS.items()}
 UNKNOWN_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), ())
-"""A partition whose state has not been received yet, although that of a higher partition number has."""
+"""A partition whose state has not been received yet."""
 
 
 class ControllerRequestHandler:
@@ -56,7 +56,9 @@ class ControllerRequestHandler:
         clients' requests have to wait.
         """
         self._lock = asyncio.Lock()
-        """Serializes UpdateMetadata requests in the order of their arrival, even if one has to wait for the store."""
+        """Held while an UpdateMetadata request is applied, so that no other one overtakes it while it waits for the
+        store.
+        """
 
     def mark_initialized(self) -> None:
         """Let clients' requests be processed: the topics have been received or read, or took too long."""
@@ -88,8 +90,8 @@ class ControllerRequestHandler:
             raise StaleBrokerEpochError
 
     async def verify(self, controller_epoch: int, broker_epoch: int) -> None:
-        """Raise the errors of `check`, and StaleControllerEpochError if the epoch is more than MAX_MISSED_EPOCHS ahead
-        and the store has none that is as high.
+        """Raise the errors of `check`, and StaleControllerEpochError if the controller epoch is more than
+        MAX_MISSED_EPOCHS ahead and the store does not have an epoch that is at least as high.
 
         If an epoch that is too high were accepted, all later requests of the real controller would be rejected.
         """
@@ -149,7 +151,7 @@ class ControllerRequestHandler:
         await self._cache.update(decide)
 
     async def _ids(self, request: UpdateMetadataRequest) -> Mapping[str, UUID]:
-        """Return, by name, the ids of new topics that old request versions leave out. They are read from the store."""
+        """Read the ids of the new topics that have no id in the request, and return them by topic name."""
         topics = self._cache.image.topics
         missing = [name for name, topic_id, _ in _topics(request) if topic_id.int == 0 and name not in topics]
         nodes = await store_reader.get_all(self._store, [znodes.topic(name) for name in missing])
@@ -252,8 +254,8 @@ def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[Up
 def _merge(topic: TopicImage, images: Mapping[int, PartitionImage]) -> TopicImage:
     """Return the topic with those states in `images` that are newer than its own, and with missing partitions added.
 
-    If a state is as old as the current one, only its failed replicas are taken. Return the same object if nothing
-    changes.
+    From a state that has the current version but is not newer, only the failed replicas are taken. Return the same
+    object if nothing changes.
     """
     size = max(len(topic.partitions), max(images, default=-1) + 1)
     partitions = [*topic.partitions, *[UNKNOWN_PARTITION] * (size - len(topic.partitions))]

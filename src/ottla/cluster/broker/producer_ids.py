@@ -1,7 +1,7 @@
 """Producer ids, unique in the cluster: allocated from the metadata store in blocks of 1,000.
 
-While the store can be read, batches with ids that were never allocated are rejected (`is_allocated`). An id in a log
-advances the allocator only if it is plausible; otherwise one batch with id 2^63-1 would exhaust all ids.
+While the store can be read, batches with ids above the last allocated block are rejected (`is_allocated`). An id in a
+log advances the allocator only if it is plausible; otherwise one batch with id 2^63-1 would exhaust all ids.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.futures import shielded
 log = logging.getLogger("ottla.cluster")
 
 MAX_PLAUSIBLE_ID: Final = 2**48
-"""Producer ids from here on cannot have been allocated: a million ids per second would take nine years to reach it."""
+"""Ids from this one on cannot have been allocated: at a million ids per second, that would take almost nine years."""
 MAX_ID: Final = 2**63 - 1
 UNSEEN_IDS: Final = 1_000_000
 """While the store is unreachable, ids up to this distance after the last known block are accepted."""
@@ -59,7 +59,8 @@ class ProducerIds:
             return producer_id
 
     async def is_allocated(self, producer_id: int) -> bool:
-        """Return whether any broker has allocated this id. If the store is unreachable, accept UNSEEN_IDS further ids.
+        """Return whether an id is below the end of the last allocated block. If the store is unreachable, accept
+        UNSEEN_IDS further ids.
 
         Concurrent calls share one read of the store.
         """
@@ -87,7 +88,7 @@ class ProducerIds:
         return True
 
     async def skip_past(self, producer_id: int) -> None:
-        """Let new blocks begin after `producer_id`, the highest id in this broker's logs.
+        """Let new blocks begin after `producer_id`, an id in a log of this broker.
 
         Logs of Apache Kafka may have ids that this store has not allocated. An id from MAX_PLAUSIBLE_ID on is ignored.
         """
@@ -106,7 +107,7 @@ class ProducerIds:
     async def next_block(self, broker_id: int) -> range:
         """Allocate a block of ids for a broker.
 
-        Raises CoordinatorLoadInProgressError if the store fails, and UnknownServerError if no ids are left.
+        Raises CoordinatorLoadInProgressError if the store fails, and UnknownServerError if no block is left.
         """
         try:
             while True:

@@ -46,7 +46,7 @@ class StaleSessionCleaner:
         self._write()
 
     def delete_file(self) -> None:
-        """Delete the session file. Called when this run ends its own session."""
+        """Delete the session file. If that fails, log it at DEBUG."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from ottla.cluster.store import znodes
-from ottla.cluster.store.metadata_store import Create, MetadataStore, NodeExistsError, NoNodeError, Operation, Set
+from ottla.cluster.store.metadata_store import (
+    Create,
+    MetadataStore,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Set,
+    UnreadableNodeError,
+)
 from ottla.errors import InvalidGroupIdError
 from ottla.model import TopicPartition
 from ottla.names import check_partition
@@ -19,9 +27,17 @@ class ZooKeeperOffsets:
         self._store = store
 
     async def get(self, group: str, tp: TopicPartition) -> int | None:
-        """Return the committed offset; None if there is none. Raises the errors of `_path` for invalid names."""
-        node = await self._store.get(_path(group, tp))
-        return int(node.value) if node is not None and node.value else None
+        """Return the committed offset; None if there is none. Raises UnreadableNodeError if the znode's value is not a
+        number, and the errors of `_path` for invalid names.
+        """
+        path = _path(group, tp)
+        node = await self._store.get(path)
+        if node is None or not node.value:
+            return None
+        try:
+            return int(node.value)
+        except ValueError:
+            raise UnreadableNodeError(f"{path} is not an offset: {node.value[:200]!r}") from None
 
     async def set(self, group: str, tp: TopicPartition, offset: int) -> None:
         """Commit an offset; it is durable on return. Raises the errors of `_path` for invalid names."""

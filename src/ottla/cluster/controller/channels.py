@@ -36,7 +36,7 @@ VERSIONS: Final = MappingProxyType({"LeaderAndIsr": 7, "UpdateMetadata": 8, "Sto
 BACKOFF: Final = ExponentialBackoff(0.02, 0.5)
 """The backoff in seconds between attempts, after a request has failed."""
 REPORTED_FAILURES: Final = 5
-"""Number of consecutive failures after which a warning is logged."""
+"""Number of consecutive failures at which a KafkaError is logged as a warning, not at DEBUG."""
 
 
 SendChanges = Callable[[BrokerImage, ClusterImage | None, ClusterImage], Awaitable[None]]
@@ -120,8 +120,8 @@ class ControllerChannels:
         self._channels.clear()
 
     async def _send(self, broker: BrokerImage, before: ClusterImage | None, after: ClusterImage) -> None:
-        """Send a broker the changes between two images (`before` is None: the whole image). If it is the controller's
-        own broker, only stop its replicas, without a request.
+        """Send a broker the changes between two images (`before` is None: the whole image). To the controller's own
+        broker, send nothing, but stop its replicas.
 
         Raises KafkaError if that fails.
         """

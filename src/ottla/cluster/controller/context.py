@@ -26,7 +26,7 @@ from ottla.errors import NotControllerError, UnknownTopicOrPartitionError
 from ottla.model import TopicPartition
 
 PROPAGATION_SECONDS: Final = 2.0
-"""Maximum time in seconds that a client's request waits until all brokers have received the change."""
+"""Maximum time in seconds to wait until all brokers have received a change."""
 
 
 class ControllerContext:
@@ -119,8 +119,8 @@ class ControllerContext:
     async def write(self, states: States) -> dict[TopicPartition, PartitionImage]:
         """Write states to the store.
 
-        Return the states that were written. The caller has to read the others again: another broker has changed or
-        deleted them.
+        Return the states that were written. The caller has to read the others again, because they have been changed or
+        deleted meanwhile.
 
         All partitions of `states` count as uncertain until the write returns, because the response may be lost, or the
         task may be cancelled when its client disconnects. Those that were not written stay uncertain.
@@ -138,10 +138,11 @@ class ControllerContext:
         return Candidates(alive, self.shutting_down.keys(), image.brokers)
 
     async def publish(self, change: Callable[[ClusterImage], ClusterImage]) -> None:
-        """Apply a change to the image, mark offline replicas of live brokers, and have it sent to the other brokers.
+        """Apply a change to the image, mark offline replicas of live brokers, and have the image sent to the other
+        brokers.
 
-        Raises NotControllerError if this broker is not the controller. If the image of a newer controller arrives
-        meanwhile, it is not changed.
+        Raises NotControllerError if this broker is not the controller. An image of a newer controller that arrives
+        meanwhile is not changed.
         """
         epoch = self.term.epoch
         before = self.image
@@ -168,8 +169,8 @@ class ControllerContext:
         return with_states(image, {tp: replace(p, failed=now) for tp, (p, now) in states.items() if p.failed != now})
 
     async def wait_propagated(self) -> None:
-        """Wait until the other brokers have received the change, at most PROPAGATION_SECONDS, because a client may send
-        its next request to any of them.
+        """Wait until the other brokers have received the current image, at most PROPAGATION_SECONDS, because a client
+        may send its next request to any of them.
         """
         if self.channels is not None:
             await self.channels.wait_sent(PROPAGATION_SECONDS)
@@ -186,7 +187,7 @@ def all_partitions(image: ClusterImage) -> list[tuple[TopicPartition, PartitionI
 
 
 def with_states(image: ClusterImage, states: States) -> ClusterImage:
-    """Return the image with new states of some partitions. States of deleted topics are ignored."""
+    """Return the image with new states of some partitions. States of topics that are not in the image are ignored."""
     by_topic: dict[str, dict[int, PartitionImage]] = {}
     for tp, p in states.items():
         by_topic.setdefault(tp.topic, {})[tp.partition] = p

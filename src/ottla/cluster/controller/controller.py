@@ -1,6 +1,6 @@
 """The controller, which changes topics, partitions, leaders and features. Kafka's `KafkaController`.
 
-Every broker has a Controller object. It is active during its terms (see `election`); otherwise the methods that change
+Every broker has a Controller object. It is active during its terms (see `election`); otherwise its methods that change
 the metadata raise NotControllerError. The steps that all changes have in common are in `context`. This module handles
 terms, brokers, leader elections and features. Topics (`topic_lifecycle`), reassignments and ISR updates
 (`alter_partition`) have their own modules. A standalone broker is its own controller.
@@ -65,7 +65,7 @@ class Controller:
         self._watcher: asyncio.Task[None] | None = None
         self._was_controller = False
         self.election_times = LatencyHistogram()
-        """Durations of leader elections in seconds, without those at the start of a term.
+        """Durations of leader elections in seconds, without those at the start of a term and in reassignments.
 
         The election of all partitions of one change counts once.
         """
@@ -175,10 +175,7 @@ class Controller:
             self._brokers_changed.clear()
 
     async def refresh_brokers(self) -> None:
-        """Read the registered brokers now.
-
-        Called before a request is rejected because there are too few brokers: one may have just registered.
-        """
+        """Read the registered brokers now, because one may have just registered."""
         await self._update_brokers(await store_reader.read_brokers(self._context.store))
 
     async def _update_brokers(self, now: dict[int, BrokerImage]) -> None:
@@ -213,8 +210,8 @@ class Controller:
     async def controlled_shutdown(self, broker_id: int, epoch: int) -> list[TopicPartition]:
         """Move a broker's leaderships to other brokers (KIP-49, KIP-380).
 
-        Return the partitions that the broker still leads because no other broker can lead them, except those with only
-        one replica. Raises BrokerIdNotRegisteredError, StaleBrokerEpochError if it has registered again, or
+        Return the partitions that the broker still leads, except those with only one replica. Raises
+        BrokerIdNotRegisteredError, StaleBrokerEpochError if `epoch` is that of an earlier registration, or
         NotControllerError.
         """
         async with self._context.exclusive():
@@ -340,7 +337,7 @@ class Controller:
     # Features
 
     async def set_features(self, levels: Mapping[str, int]) -> None:
-        """Set the levels of features, which the caller has validated. Level 0 disables a feature."""
+        """Set the levels of features, without validating them. Level 0 disables a feature."""
         async with self._context.exclusive() as term:
             image = self._context.image
             changed = {name: level for name, level in {**image.features, **levels}.items() if level}

@@ -37,7 +37,7 @@ class Reason(Enum):
 
 
 class Candidates(NamedTuple):
-    """The brokers that can be elected. `alive`: ids of live brokers on which the partition is not offline."""
+    """The brokers that an election chooses from. `alive`: ids of live brokers on which the partition is not offline."""
 
     alive: Collection[int]
     shutting_down: Collection[int] = ()
@@ -119,7 +119,8 @@ def preferred(p: PartitionImage, candidates: Candidates) -> PartitionImage | Non
 def on_controlled_shutdown(p: PartitionImage, candidates: Candidates) -> PartitionImage | None:
     """Remove brokers that are shutting down from the ISR, and elect another leader if one of them leads.
 
-    Return None if the partition has only one replica, or no other replica in the ISR is alive, or nothing changes.
+    Return None if the partition has only one replica or no leader, or no other replica in the ISR can lead, or nothing
+    changes.
     """
     if len(p.replicas) == 1:
         return None

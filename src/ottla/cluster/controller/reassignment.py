@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ottla.cluster.controller import partition_states, reassignment_rules
@@ -119,24 +119,28 @@ class PartitionReassignments:
                 await self._write(done)
 
     async def _write(self, states: States) -> None:
-        """Write partitions with new replicas, in one transaction per topic: the topic's znode and the states.
+        """Write partitions with new replicas, and publish them.
 
-        Then publish them.
+        Each transaction has the znode of one topic, and the states of at most MAX_STATES of its partitions.
         """
-        context = self._context
         for name in {tp.topic for tp in states}:
-            topic = context.image.topics[name]
-            changed = {tp.partition: p for tp, p in states.items() if tp.topic == name}
-            changed_topic = replace(topic, partitions=reassignment_rules.layout(topic, changed))
-            writes: list[Operation] = [Set(znodes.topic(name), reassignment_rules.topic_value(changed_topic))]
-            writes += [partition_states.change(context.term, TopicPartition(name, i), p) for i, p in changed.items()]
-            done = {TopicPartition(name, i): partition_states.written(p) for i, p in changed.items()}
-            context.uncertain |= done.keys()
-            await partition_states.write_fenced(context.store, context.term, writes)
-            context.uncertain -= done.keys()
-            for tp, p in done.items():
-                _log_reassignment(tp, p)
-            await context.publish(lambda current, done=done: with_states(current, done))  # type: ignore[misc]
+            changed = [(tp.partition, p) for tp, p in states.items() if tp.topic == name]
+            for begin in range(0, len(changed), partition_states.MAX_STATES):
+                await self._write_batch(name, dict(changed[begin : begin + partition_states.MAX_STATES]))
+
+    async def _write_batch(self, name: str, changed: Mapping[int, PartitionImage]) -> None:
+        context = self._context
+        topic = context.image.topics[name]
+        changed_topic = replace(topic, partitions=reassignment_rules.layout(topic, changed))
+        writes: list[Operation] = [Set(znodes.topic(name), reassignment_rules.topic_value(changed_topic))]
+        writes += [partition_states.change(context.term, TopicPartition(name, i), p) for i, p in changed.items()]
+        done = {TopicPartition(name, i): partition_states.written(p) for i, p in changed.items()}
+        context.uncertain |= done.keys()
+        await partition_states.write_fenced(context.store, context.term, writes)
+        context.uncertain -= done.keys()
+        for tp, p in done.items():
+            _log_reassignment(tp, p)
+        await context.publish(lambda current: with_states(current, done))
 
 
 def _log_reassignment(tp: TopicPartition, p: PartitionImage) -> None:

@@ -1,8 +1,8 @@
 """The state transitions of a reassignment (KIP-455), without I/O.
 
 After `start`, the replicas are those of the target, followed by those to be removed. When all target replicas are in
-sync, `complete` makes one of them the leader and removes the other replicas. Until then, `cancel` restores the original
-replicas.
+sync, `complete` removes the other replicas; if one of these leads, a target replica becomes the leader. Until then,
+`cancel` restores the original replicas.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ def validate_assignment(
     """Return a client's assignment as a list.
 
     Raises InvalidReplicaAssignmentError unless its partitions are consecutive from `first` on, all have the same number
-    of replicas, and their brokers exist, are distinct and are not cordoned; InvalidPartitionsError if there are more
-    than MAX_PARTITIONS.
+    of replicas, at least one, and their brokers exist, are distinct and are not cordoned; InvalidPartitionsError if the
+    topic would have more than MAX_PARTITIONS.
     """
     broker_ids = set(brokers)
     if first + len(assignment) > MAX_PARTITIONS:

@@ -3,7 +3,8 @@
 A broker that has received nothing yet, or needs everything again (`before` is None), gets the complete image.
 LeaderAndIsr goes to the brokers with replicas of partitions whose leader or assignment has changed, UpdateMetadata to
 all brokers, StopReplica to brokers whose replicas are removed, or have to stop for a controlled shutdown. ISR updates
-are sent with UpdateMetadata only, because the leader has them from the response to AlterPartition.
+are sent with UpdateMetadata only, because the leader has them from the response to AlterPartition. The controller sends
+no requests to its own broker.
 """
 
 from __future__ import annotations

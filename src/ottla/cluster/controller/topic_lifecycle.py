@@ -63,7 +63,7 @@ class TopicLifecycle:
         topic_id: uuid.UUID | None = None,
         by: str = "",
     ) -> TopicImage:
-        """Create a topic, whose name, replicas and configs the caller has validated.
+        """Create a topic, without validating its name, replicas and configs.
 
         `by`: a suffix of the log line, which names the client. Raises TopicAlreadyExistsError, NotControllerError, or
         the error of the metadata store.
@@ -146,8 +146,8 @@ class TopicLifecycle:
         await self._context.wait_propagated()
 
     async def read_topic(self, name: str) -> None:
-        """Read a topic that a tool has written to the metadata store, and apply it: the whole topic if it is new, else
-        its id, configs and new partitions.
+        """Read a topic that a tool has written to the metadata store, and apply it: the whole topic if it is new; its
+        id, configs and new partitions if its id differs or it has more partitions than before.
         """
         async with self._context.exclusive():
             stored = await store_reader.read_topic(self._context.store, name)

@@ -67,16 +67,13 @@ class ZNodeChangeHandlers:
         self._watched: set[str] = set()
         """Names of the topics whose znodes are watched."""
         self._reassigning: dict[TopicPartition, Item] = {}
-        """Reassignments in progress that `/admin/reassign_partitions` has started."""
+        """Reassignments in progress that were requested in `/admin/reassign_partitions`."""
         self._leaderless: set[TopicPartition] = set()
         """Partitions without a leader for which an election has to be tried because configs have changed."""
         metadata_cache.on_change(self._on_change)
 
     def start(self) -> None:
-        """Read the watched znodes, and read them again whenever one changes.
-
-        Called each time this broker is elected as controller.
-        """
+        """Read the watched znodes, and read them again whenever one changes. Drop the state of an earlier term."""
         self._watched.clear()
         self._reassigning.clear()
         self._leaderless.clear()  # a new controller has tried to elect leaders of all partitions

@@ -95,7 +95,7 @@ class ClusterImage:
     features: Mapping[str, int] = field(default_factory=highest)
     """Levels of the cluster's features."""
     features_epoch: int = 0
-    """Incremented whenever feature levels are written."""
+    """The number of times that feature levels were written."""
     deleting: Mapping[str, TopicImage] = field(default_factory=dict)
     """Topics that are being deleted: unavailable, but some logs may still be on disks.
 

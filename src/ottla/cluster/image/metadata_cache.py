@@ -27,8 +27,8 @@ class MetadataCache:
         self.number = 0
         """The number of changes so far, which identifies the current image."""
         self.configs_lock = asyncio.Lock()
-        """Held while dynamic configs are read and applied, or read and replaced, so that no older value is applied
-        after a newer one, and no change is based on a value that has been replaced.
+        """Held while changes of dynamic configs are applied or made, so that they do not overtake each other, and no
+        change is based on a value that has been replaced.
         """
         self._listeners: list[ImageListener] = []
         self._lock = asyncio.Lock()

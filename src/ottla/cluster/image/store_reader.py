@@ -113,13 +113,13 @@ def _skip_unreadable(what: str, name: str) -> Iterator[None]:
         log.error("Skipping the malformed entry of %s %s, as if it did not exist: %s", what, name, error)
 
 
-async def read_features(store: MetadataStore) -> StoredFeatures | None:
-    """Return the levels of features; None if they were never set.
+async def read_features(store: MetadataStore, watch: Watcher | None = None) -> StoredFeatures | None:
+    """Return the levels of features; None if they were never set. `watch` is called when they change next.
 
     If the znode is malformed, log an error and return the highest levels. In Kafka, a malformed znode prevents every
     broker from becoming the controller.
     """
-    node = await store.get(znodes.FEATURE)
+    node = await store.get(znodes.FEATURE, watch)
     if node is None:
         return None
     try:

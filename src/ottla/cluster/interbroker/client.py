@@ -120,7 +120,7 @@ class InterBrokerClient:
 
         On an open connection, the request is sent before the awaitable is awaited, and no task is needed.
 
-        The awaitable raises BrokerNotAvailableError if the broker is not alive or has no inter-broker listener, or this
+        The awaitable raises BrokerNotAvailableError if the broker is not alive or has no suitable listener, or this
         client is closed; BrokerConnectionError if the broker cannot be reached; the error of a failed authentication;
         and NetworkError or RequestTimedOutError if the broker may have handled the request.
         """

@@ -68,8 +68,8 @@ class ProofVerifier:
     def step(self, message: bytes) -> bytes:
         """Return the answer to a message of the peer.
 
-        Raises SaslAuthenticationFailedError if its challenge has the wrong size, or its proof shows that it does not
-        know the secret.
+        Raises SaslAuthenticationFailedError if the peer's challenge has the wrong size, or its proof is not the one
+        that the secret gives.
         """
         if not self._expected:
             if len(message) != CHALLENGE_BYTES:
@@ -86,7 +86,7 @@ class ProofVerifier:
 async def prove(channel: Channel, secret: bytes, timeout: float) -> bool:
     """Prove to another broker that this is a broker of its cluster.
 
-    Return False if the other broker does not support the proof (Apache Kafka), else True.
+    Return False if the other broker answers ILLEGAL_SASL_STATE (Apache Kafka on a listener without SASL), else True.
 
     Raises SaslAuthenticationFailedError if either side does not know the secret, any other error in a response, and the
     errors of the channel.

@@ -21,7 +21,7 @@ limit_repeated_errors(failures_log)  # while the store is unreachable, every ret
 
 RETRY_SECONDS: Final = 0.5
 REFRESH_SECONDS: Final = 2.0
-"""Maximum time in seconds that a refresh waits for the store; after that, the last known values are used."""
+"""Maximum time in seconds that a refresh takes; after that, the last known values are used."""
 EXPIRY_SECONDS: Final = 900.0
 """Lifetime of a notification in seconds, as in Kafka.
 
@@ -166,7 +166,7 @@ class ChangeReader:
     async def refresh(self) -> None:
         """Read recent changes by other brokers.
 
-        If the store fails or does not respond within REFRESH_SECONDS, log a warning and keep the last known values.
+        If the store fails, or this takes longer than REFRESH_SECONDS, log a warning and keep the last known values.
         """
         try:
             async with asyncio.timeout(REFRESH_SECONDS):

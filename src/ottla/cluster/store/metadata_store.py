@@ -33,7 +33,7 @@ class NodeExistsError(MetadataStoreError):
 
 
 class BadVersionError(MetadataStoreError):
-    """The znode has another version: another client has changed it since it was read."""
+    """The znode has another version: it has been changed since it was read."""
 
 
 class NotEmptyError(MetadataStoreError):

@@ -4,8 +4,9 @@ processes of changes.
 Each session has two named pipes in the directory `sessions`. However a process dies, the kernel closes its pipes, so
 the other processes notice it reliably and at once:
 
-    7.alive     this process holds it open; the others wait for its end. Its modification time is the last heartbeat.
-    7.changes   this process reads it; the others write a byte after each change of the tree
+    7.alive     the process of session 7 holds it open, so the others notice when that process ends. Its modification
+                time is the last heartbeat.
+    7.changes   the process of session 7 reads it; the others write a byte after each change of the tree
 
 Pipes are used because their paths may be longer than those of Unix sockets, and because they need no connection.
 """
@@ -58,7 +59,7 @@ class OwnSession:
 
     @property
     def changes_fd(self) -> int:
-        """A file descriptor that becomes readable when another process has changed the tree."""
+        """A file descriptor that becomes readable when another process calls `notify` for this session."""
         return self._fds[1]
 
     def drain(self) -> None:
@@ -114,7 +115,7 @@ class PeerSession:
             raise
 
     def notify(self) -> None:
-        """Notify the process that the tree has changed."""
+        """Notify the process that it should read the changes of the tree."""
         try:
             os.write(self._changes_fd, b"\0")
         except (BlockingIOError, BrokenPipeError):

@@ -87,7 +87,7 @@ class SqliteMetadataStore:
     def __init__(self, directory: Path, *, shared: bool = False, session_timeout_ms: int = 18_000) -> None:
         """`shared`: whether several processes may use the directory at the same time.
 
-        If not, the caller has locked it.
+        If not, the caller has to lock it first.
         """
         self._path = directory / FILE_NAME
         self._shared = shared

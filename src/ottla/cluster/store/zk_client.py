@@ -21,6 +21,7 @@ from ottla.cluster.store.metadata_store import (
     NoNodeError,
     Operation,
     Set,
+    UnreadableNodeError,
     Watcher,
 )
 from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore
@@ -58,8 +59,12 @@ class ZkClient:
             raise
 
     def close(self) -> None:
-        """End the session, which deletes its ephemeral znodes. May be called twice."""
+        """End the session, which deletes its ephemeral znodes. May be called twice, and without `start`."""
         if self._closed:
+            return
+        if self._thread.ident is None:
+            self._closed = True
+            self._loop.close()
             return
         try:
             self.run(self.store.close())
@@ -80,9 +85,10 @@ class ZkClient:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop, and return its result. Must not be called in the event loop's thread."""
-        if self._closed:
+        if self._closed or self._thread.ident is None:
             work.close()
-            raise MetadataStoreError("the session with ZooKeeper has ended")
+            has = "has ended" if self._closed else "has not been started"
+            raise MetadataStoreError(f"the session with ZooKeeper {has}")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def on_new_session(self, listener: Callable[[], None]) -> None:
@@ -149,9 +155,13 @@ class ZkClient:
         """Return host and port of the registered brokers by id, except those without a plaintext listener."""
         addresses = {}
         for name in self.children(znodes.BROKER_IDS, watch):
-            raw = self.get(znodes.broker(int(name)))
+            path = f"{znodes.BROKER_IDS}/{name}"
+            raw = self.get(path)
             if raw is not None:
-                addresses[int(name)] = broker_address(raw)
+                try:
+                    addresses[int(name)] = broker_address(raw)
+                except (ValueError, TypeError, AttributeError) as error:
+                    raise UnreadableNodeError(f"{path} is not a registration: {raw[:200]!r}: {error!r}") from None
         return {number: address for number, address in addresses.items() if address is not None}
 
 

@@ -1,6 +1,6 @@
 """Paths and values of znodes, as Kafka 0.8 to 3.9 use them in ZooKeeper. Kafka's `ZkData`.
 
-Of the paths, only `/cluster/secret` is Ottla's own. Some values are in other modules: those of delegation tokens in
+`/cluster/secret` is Ottla's own. Some values are in other modules, such as those of delegation tokens in
 `token_znodes`, of registrations in `store_reader`, of `/controller` in `election`, and of `/cluster/id` in `lifecycle`.
 """
 
@@ -288,7 +288,7 @@ def request_value(partitions: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def config_value(configs: Mapping[str, str]) -> bytes:
-    """Return the value of a znode below `/config`."""
+    """Return the value of the znode with an entity's configs."""
     return dump({"version": 1, "config": dict(configs)})
 
 

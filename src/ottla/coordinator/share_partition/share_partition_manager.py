@@ -61,14 +61,16 @@ class SharePartitionManager:
         self._clock = clock
         self._persister = persister
         self._loaded: dict[ShareKey, LoadedPartition] = {}
-        self._loading: dict[ShareKey, asyncio.Task[None]] = {}
+        self._loading: dict[ShareKey, tuple[Partition, asyncio.Task[None]]] = {}
+        """The loads in progress, each with the replica for which it was started."""
         self._lock_timeouts: DeadlineQueue[ShareKey] = DeadlineQueue(clock, self._expire_locks)
         self.configs = GroupConfigs(SHARE, config, image)
 
     def close(self) -> None:
         """Stop the timers and the writes. Records whose states are not written yet may be delivered again."""
         self._lock_timeouts.close()
-        for task in (*self._loading.values(), *(led.writer for led in self._loaded.values() if led.writer is not None)):
+        loads = (task for _, task in self._loading.values())
+        for task in (*loads, *(led.writer for led in self._loaded.values() if led.writer is not None)):
             task.cancel()
 
     def get(self, key: ShareKey) -> SharePartition | None:
@@ -87,10 +89,14 @@ class SharePartitionManager:
         led = self._loaded.get(key)
         if led is not None and led.replica is replica:
             return
-        task = self._loading.get(key)
+        loading, task = self._loading.get(key, (replica, None))
+        if loading is not replica and task is not None:
+            await asyncio.wait([task])  # a load for an earlier replica of the partition
+            await self.load(key, replica, first_start)
+            return
         if task is None:
             task = asyncio.get_running_loop().create_task(self._load(key, replica, first_start))
-            self._loading[key] = task
+            self._loading[key] = replica, task
             task.add_done_callback(lambda done: self._on_loaded(key, replica, done))
         try:
             await shielded(task)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ottla.cluster.store import znodes
-from ottla.cluster.store.metadata_store import Watcher
+from ottla.cluster.store.metadata_store import UnreadableNodeError, Watcher
 from ottla.cluster.store.zk_client import ZkClient
 from ottla.errors import KafkaError
 from ottla.legacy.consumer.partition_assignor import AssignmentContext
@@ -83,7 +83,12 @@ class GroupWatcher:
     def _partitions(self, topic: str) -> list[int]:
         path = znodes.topic(topic)
         raw = self._zk.get(path, self._watch(path))
-        return [] if not raw else sorted(int(p) for p in znodes.load(raw)["partitions"])
+        if not raw:
+            return []
+        try:
+            return sorted(int(p) for p in znodes.load(raw)["partitions"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnreadableNodeError(f"{path} is not a replica assignment: {raw[:200]!r}: {error!r}") from None
 
     def _watch(self, path: str) -> Watcher | None:
         if path in self._watched:

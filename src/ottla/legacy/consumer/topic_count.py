@@ -62,11 +62,13 @@ class TopicCount(NamedTuple):
             value = json.loads(raw)
             subscription = {str(name): int(count) for name, count in value["subscription"].items()}
             pattern = str(value["pattern"])
+            made = cls(subscription, pattern if pattern in FILTERS else STATIC)
+            _ = made.filter  # raises ValueError if it is not one valid regular expression
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise KafkaError(f"malformed subscription of group member {member}: {raw!r}: {error!r}") from None
         if not subscription:
             raise KafkaError(f"malformed subscription of group member {member}: no topics")
-        return cls(subscription, pattern if pattern in FILTERS else STATIC)
+        return made
 
     def to_json(self, now_ms: int) -> bytes:
         """Return the content of the member's znode."""

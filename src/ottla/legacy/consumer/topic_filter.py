@@ -20,7 +20,7 @@ class TopicFilter:
         self.regex: str = raw_regex.strip().replace(",", "|").replace(" ", "").lstrip("\"'").rstrip("\"'")
         try:
             self._compiled = re.compile(self.regex)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"{raw_regex} is an invalid regex: {error}") from None
 
     def __repr__(self) -> str:

@@ -64,7 +64,7 @@ class UnsecuredJwtValidator:
         self._scope = jaas.get(f"{UNSECURED}ScopeClaimName", "scope")
         self._required = frozenset(jaas.get(f"{UNSECURED}RequiredScope", "").split())
         skew = jaas.get(f"{UNSECURED}AllowableClockSkewMs", "0")
-        if not skew.isdigit():
+        if not (skew.isascii() and skew.isdigit()):
             raise ConfigurationError(
                 f"{UNSECURED}AllowableClockSkewMs: {skew!r} is not allowed, it must be a number of milliseconds"
             )

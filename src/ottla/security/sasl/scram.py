@@ -80,14 +80,16 @@ def invented(mechanism: str, user: str, secret: bytes, like: Credential | None =
     users exist.
 
     It is the same for one user on every broker with the same `secret` and `like`. `like`: a real user's credential,
-    whose number of iterations and salt size (up to that of two hashes) it gets.
+    whose number of iterations and salt size it gets.
     """
 
     def derived(what: bytes) -> bytes:
         return hmac.digest(secret, b"ottla scram " + what + b"\0" + user.encode("utf-8", "replace"), HASHES[mechanism])
 
     salt_bytes, iterations = (SALT_BYTES, MIN_ITERATIONS) if like is None else (len(like.salt), like.iterations)
-    salt = derived(b"salt") + derived(b"more salt")
+    salt = derived(b"salt")
+    while len(salt) < salt_bytes:
+        salt += derived(b"more salt" + salt[hashlib.new(HASHES[mechanism]).digest_size :])
     return Credential(salt[:salt_bytes], derived(b"stored key"), derived(b"server key"), iterations)
 
 

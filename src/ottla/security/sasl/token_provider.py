@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import inspect
 import json
 import math
@@ -256,7 +257,7 @@ def unsecured_token(jaas: Mapping[str, str]) -> str:
     """
     options = {name[len(UNSECURED) :]: value for name, value in jaas.items() if name.startswith(UNSECURED)}
     now, life = time.time(), options.get("LifetimeSeconds", "3600")
-    if not life.isdigit():
+    if not (life.isascii() and life.isdigit()):
         raise ConfigurationError(
             f"sasl.jaas.config: {UNSECURED}LifetimeSeconds: {life!r} is not allowed, it must be a number of seconds"
         )
@@ -287,8 +288,8 @@ def _granted(endpoint: TokenEndpoint) -> str:
             return _fetch_token(endpoint)
         except urllib.error.HTTPError as error:
             why, final = f"{error.code} {error.reason}", error.code not in RETRIED
-        except (OSError, ValueError) as error:
-            why, final = str(error), isinstance(error, ValueError)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            why, final = str(error), isinstance(error, ValueError | http.client.InvalidURL)
         if final or time.monotonic() + pause > deadline:
             raise SaslAuthenticationFailedError(
                 f"sasl.oauthbearer.token.endpoint.url: cannot get a token from {endpoint.url}: {why}"

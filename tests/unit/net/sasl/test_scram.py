@@ -216,8 +216,11 @@ def test_challenge_for_unknown_user_resembles_that_of_a_known_one() -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_invented_credential_fits_its_hash_and_any_length_of_salt(mechanism: str) -> None:
-    for like in (None, credential("x", mechanism)._replace(salt=bytes(60))):
+    for size in (None, 60, 300):
+        like = None if size is None else credential("x", mechanism)._replace(salt=bytes(size))
         actual = invented(mechanism, "\udcff", b"secret", like)
-        assert len(actual.salt) == (24 if like is None else 60)
+        assert len(actual.salt) == (size or 24)
+        blocks = [actual.salt[at : at + 32] for at in range(0, len(actual.salt), 32)]
+        assert len(set(blocks)) == len(blocks)
         assert len(actual.stored_key) == len(credential("x", mechanism).stored_key)
         assert len(actual.server_key) == len(credential("x", mechanism).server_key)

@@ -171,6 +171,26 @@ def test_token_endpoint_without_response_times_out() -> None:
             get(token_provider(config(url, sasl_login_retry_backoff_max_ms=0, **waits, **SECRET), {}))
 
 
+def test_token_request_is_retried_after_a_response_that_is_no_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        responses = [b"hello\r\n", b'HTTP/1.0 200 OK\r\n\r\n{"access_token": "opaque"}']
+
+        def respond() -> None:
+            for response in responses:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(response)
+
+        thread = threading.Thread(target=respond, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        assert get(token_provider(config(url, **SECRET), {})).value == "opaque"
+        thread.join()
+    with pytest.raises(SaslAuthenticationFailedError, match="cannot get a token"):
+        get(token_provider(config("http://127.0.0.1:x/", **SECRET), {}))  # not retried
+
+
 @pytest.mark.option("sasl.login.retry.backoff.max.ms")
 def test_token_request_retries_are_bounded() -> None:
     with serving((503, b""), (503, b"")) as endpoint, pytest.raises(SaslAuthenticationFailedError, match="503"):
@@ -270,6 +290,7 @@ def test_unsecured_token_has_the_claims_of_the_jaas_config() -> None:
         ({}, None, "unsecuredLoginStringClaim_sub"),
         ({"unsecuredLoginPrincipalClaimName": "user"}, None, "unsecuredLoginStringClaim_user"),
         ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginLifetimeSeconds": "x"}, None, "LifetimeSeconds"),
+        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginLifetimeSeconds": "²"}, None, "LifetimeSeconds"),
         (
             {"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_level": "high"},
             None,

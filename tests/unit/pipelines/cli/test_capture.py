@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 from pathlib import Path
 
@@ -68,3 +69,11 @@ def test_capture_demo_keeps_other_files_and_requires_postgresql(
     assert main(["capture", "demo", "--data", str(tmp_path)]) == 1
     assert "apt install postgresql" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_exit_code_of_the_capture_demo_is_that_of_the_signal(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, exit_code: int
+) -> None:
+    monkeypatch.setattr(local_postgresql, "programs", lambda: signal.raise_signal(number))
+    assert main(["capture", "demo"]) == exit_code

@@ -134,6 +134,23 @@ def test_unreachable_brokers_of_the_environment_are_reported_before_spark_starts
     assert not reads_topics(project)
 
 
+@pytest.mark.parametrize(
+    ("line", "is_used"),
+    [
+        ("import ottla_pipelines.declarative.topics as t", True),
+        ("from ottla_pipelines.declarative.topics import events", True),
+        ("from ottla_pipelines.declarative import topics", True),
+        ("from ottla_pipelines.declarative import (\n    tables,\n    topics,\n)", True),
+        ("from ottla_pipelines.declarative import tables\ntopics = 3", False),
+        ("from ottla_pipelines.declarative.topics_of_mine import x", False),
+    ],
+)
+def test_import_of_the_topics_module_is_recognized(tmp_path: Path, line: str, is_used: bool) -> None:
+    (tmp_path / "transformations").mkdir()
+    (tmp_path / "transformations" / "mine.py").write_text(f"from pyspark import pipelines\n{line}\n")
+    assert reads_topics(tmp_path) == is_used
+
+
 def test_conf_without_a_value_is_rejected(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "run", "--spec", str(project), "--conf", "spark.x"]) == 1
     assert "--conf 'spark.x': expected KEY=VALUE" in capsys.readouterr().err

@@ -20,7 +20,7 @@ log = logging.getLogger("ottla.broker")
 
 
 class BrokerResource:
-    """Brokers, whose configs are stored below `/config/brokers`.
+    """Brokers, whose dynamic configs are stored below `/config/brokers`.
 
     Configs of one broker override those of all brokers.
 
@@ -85,8 +85,8 @@ class BrokerResource:
 def _check_renewed(name: str, key: str, config: BrokerConfig, *, is_new: bool) -> None:
     """Check that a config of a listener's certificates or PLAIN users can be set dynamically.
 
-    It must be set for one broker; a new one must belong to a listener that uses TLS or PLAIN; a secret cannot be set if
-    the metadata store is ZooKeeper. Raises InvalidRequestError or InvalidConfigError.
+    It must be set for one broker; a new one must belong to a listener that uses TLS or, for users, PLAIN; a secret
+    cannot be set if the metadata store is ZooKeeper. Raises InvalidRequestError or InvalidConfigError.
     """
     if name == "":
         raise InvalidRequestError(f"Cannot update these configs at default cluster level: {key}")

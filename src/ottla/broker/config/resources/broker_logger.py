@@ -1,4 +1,4 @@
-"""Levels of this broker's loggers (KIP-412). As in Kafka, they are lost when the broker stops."""
+"""Levels of this broker's loggers (KIP-412). As in Kafka, they are lost when the process ends."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Resource(Protocol):
     ruled_as: ResourceType
     """The resource type whose ACLs authorize access to its configs: its own, or the cluster."""
     lists: frozenset[str]
-    """The list configs, whose items can be appended and subtracted."""
+    """The list configs whose items can be appended and subtracted."""
 
     def path(self, name: str) -> str | None:
         """Return the path of a resource's configs below `/config`; None if they are not stored."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def counted(name: str) -> Source:
-    """Return a function that yields a counter in `TopicStats`: the total, and that of each topic."""
+    """Return a function that yields the counter with this name in `TopicStats`: the total, and that of each topic."""
     source = per_topic(name)
 
     def of_tiered(scrape: Scrape) -> Samples | int | float | None:
@@ -88,8 +88,8 @@ def task_queue_size(scrape: Scrape) -> int | None:
 
 
 def tasks_idle_fraction(scrape: Scrape) -> float | None:
-    """Return the share of tiered partitions led by this broker for which nothing is being copied or deleted; 1 if there
-    are none.
+    """Return the share of the tiered partitions led by this broker whose task is not in a pass, in which it copies and
+    deletes segments; 1 if there are no such partitions.
 
     None without tiered storage.
     """
