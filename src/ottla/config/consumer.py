@@ -57,8 +57,8 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     group_id: Final = Option(
         None,
         nullable(text),
-        "Consumer group, whose members share the partitions and the committed offsets; None: no group, so that "
-        "subscribe() and assign() read all of their partitions, and offsets cannot be committed.",
+        "Consumer group, whose members share the partitions and the committed offsets; None: no group, so that a "
+        "subscription assigns all partitions of its topics, and offsets cannot be committed.",
     )
     group_protocol: Final = Option(
         "classic",

@@ -186,7 +186,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
         60_000,
         integer(0),
         "Maximum time in milliseconds that send() and partitions_for() wait for metadata and memory, and that "
-        "methods of transactions wait for the brokers. For the former, block.on.buffer.full and "
+        "methods of transactions wait for each response of a coordinator. For the former, block.on.buffer.full and "
         "metadata.fetch.timeout.ms take precedence.",
     )
     block_on_buffer_full: Final = Option(

@@ -16,7 +16,7 @@ class PollTrigger:
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
-        """The error that the next poll raises."""
+        """The pending error; None if there is none."""
         self._event = asyncio.Event()
         self._arrival = threading.Event()
 
@@ -41,7 +41,7 @@ class PollTrigger:
         return self._arrival.wait(seconds)
 
     def clear(self) -> None:
-        """Forget earlier calls to `set`. Called by a poll before it checks everything itself."""
+        """Make `wait` ignore earlier calls to `set` and `fail`."""
         self._event.clear()
 
     async def wait(self) -> None:
@@ -49,7 +49,7 @@ class PollTrigger:
         await self._event.wait()
 
     def fail(self, error: KafkaError) -> None:
-        """Let the waiting poll, or the next one, raise `error`."""
+        """Make `error` the pending error, and wake the waiting poll."""
         self.error = error
         self.set()
 

@@ -31,7 +31,7 @@ class ConsumerQueries:
         return {tp for tp, state in self._core.subscription.partitions.items() if state.paused}
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the high watermark of a partition according to its last fetch; None before the first fetch. Raises
+        """Return the high watermark of a partition according to its last fetch; None if it is not known yet. Raises
         IllegalStateError if the partition is not assigned.
         """
         return self._core.subscription.state(TopicPartition(*partition)).high_watermark

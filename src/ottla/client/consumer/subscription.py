@@ -1,8 +1,7 @@
 """The subscription and the state of assigned partitions, like Kafka's `SubscriptionState`.
 
-The event loop changes the assignment, but only while the application is waiting in a call. Between calls, `position`
-belongs to the application's thread, which advances it as poll() returns records. `fetch_from` belongs to the event
-loop, which fetches ahead.
+The event loop changes the assignment, but only while the application is waiting in a call. The application's thread
+advances `position` as poll() returns records. The event loop advances `fetch_from`, because it fetches ahead.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class PartitionState:
         """
         self.paused = False
         self.at_end = False
-        """Whether the current or last poll has returned all records before the partition's offset in `until`."""
+        """Whether the current or last poll has left fetched data because it is at or after the offset in `until`."""
         self.in_flight = False
         self.fetch_suspended = False
         """Whether fetching is suspended because enough data is buffered. A poll that returns this data resumes it."""
@@ -79,9 +78,9 @@ class PartitionState:
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
-        """The first offset of the log; None before the first fetch response."""
+        """The first offset of the log according to the last fetch; None if unknown."""
         self.preferred_replica: tuple[int, float] | None = None
-        """The preferred read replica, and the monotonic time in seconds until which it is used."""
+        """The preferred read replica, and the monotonic time in seconds until which it may be used; None if unset."""
         self.served = 0
         """A counter value that shows when data of the partition last arrived: the counter increases with the data of
         each partition. The partitions with the lowest values come first in the next request.
@@ -89,7 +88,7 @@ class PartitionState:
 
     @property
     def is_paused(self) -> bool:
-        """Whether poll returns no records now: the partition is paused, or has reached its offset in `until`."""
+        """Whether poll leaves the fetched data in the buffer: the partition is paused, or `at_end` is set."""
         return self.paused or self.at_end
 
     def set_position(self, offset: int, epoch: int, validated: int | None = None) -> None:
@@ -103,8 +102,8 @@ class PartitionState:
         self.reset_to = None
 
     def is_validated(self, leader_epoch: int) -> bool:
-        """Return whether `fetch_from` was validated with the leader of this epoch, or cannot be validated, because an
-        epoch is unknown. In the latter case, record `leader_epoch` as validated.
+        """Return whether `fetch_from` needs no (further) validation with the leader of this epoch. If an epoch is
+        unknown, so that validation is impossible, record `leader_epoch` as validated.
         """
         if self.validated != leader_epoch:
             if self.fetch_epoch != NO_EPOCH and leader_epoch != NO_EPOCH:
@@ -140,7 +139,9 @@ class Subscription:
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
-        """The subscribed topics; with `pattern`, those that match it at the moment; with `remote_pattern`, none."""
+        """The subscribed topics; with `pattern`, those that matched it in the last metadata update; with
+        `remote_pattern`, none.
+        """
         self.pattern: re.Pattern[str] | None = None
         self.remote_pattern: str | None = None
         """The regular expression that the group coordinator evaluates."""
@@ -148,22 +149,22 @@ class Subscription:
         """Whether partitions were assigned with assign() instead of by subscription."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.version = 0
-        """Incremented by each change of the assignment."""
+        """Incremented whenever the assignment is replaced."""
 
     @property
     def has_subscription(self) -> bool:
-        """Whether topics or a pattern are subscribed, so that partitions are not assigned with assign()."""
+        """Whether the consumer is subscribed to topics or to a pattern."""
         return bool(self.topics) or self.pattern is not None or self.remote_pattern is not None
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe to topics, instead of the previous subscription. Raises IllegalStateError after assign()."""
+        """Subscribe to topics, instead of the previous subscription. Raises IllegalStateError if `manual` is set."""
         self._check_mode(manual=False)
         self.pattern = self.remote_pattern = None
         self.topics = frozenset(topics)
 
     def subscribe_pattern(self, pattern: str | re.Pattern[str] | SubscriptionPattern) -> None:
         """Subscribe to all topics that match a pattern, instead of the previous subscription. Raises IllegalStateError
-        after assign().
+        if `manual` is set.
         """
         self._check_mode(manual=False)
         remote = isinstance(pattern, SubscriptionPattern)
@@ -173,7 +174,7 @@ class Subscription:
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions, without a subscription. If there are none, do the same as `unsubscribe`.
-        Raises IllegalStateError after subscribe().
+        Raises IllegalStateError if there is a subscription.
         """
         self._check_mode(manual=True)
         self.assign(partitions)

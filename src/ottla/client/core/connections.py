@@ -129,7 +129,7 @@ class Connections:
 
     @property
     def requests_in_flight(self) -> int:
-        """The number of requests that are waiting for a response."""
+        """The number of requests that are waiting for a response, without those on replaced connections."""
         return sum(len(connection.channel.in_flight) for connection in list(self._ready.values()))
 
     async def send(
@@ -186,7 +186,9 @@ class Connections:
 
     @property
     def is_failing(self) -> bool:
-        """Whether a warning has said that no broker is reachable, or that a connection attempt is slow."""
+        """Whether no broker has been reachable, or a connection attempt has been slow, since the last success. A
+        warning has said so.
+        """
         return self._outage_since is not None or bool(self.slow_reason)
 
     def _begin_outage(self, failures: Iterable[errors.KafkaError]) -> None:
@@ -229,9 +231,11 @@ class Connections:
             self._bootstrap_is_resolved = True
 
     def rebootstrap(self) -> None:
-        """Close all connections, and let `send_any` use only bootstrap servers until one has responded (KIP-899)."""
+        """Close the ready connections, and let `send_any` use only bootstrap servers until one has responded
+        (KIP-899).
+        """
         log.info(
-            "The metadata could not be refreshed; closing all connections, and discovering the cluster through "
+            "The metadata could not be refreshed; closing the connections, and discovering the cluster through "
             "bootstrap.servers again (client.id=%s)",
             self.client_id,
         )

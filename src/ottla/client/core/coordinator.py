@@ -26,7 +26,7 @@ MOVED: Final = (
     errors.CoordinatorNotAvailableError,
     errors.CoordinatorLoadInProgressError,
 )
-"""Errors after which the coordinator has to be looked up again."""
+"""Errors after which the coordinator is looked up again."""
 
 
 GROUP_KEY: Final = 0
@@ -77,8 +77,8 @@ class Coordinator:
         """Return the node id of the coordinator; look it up if necessary, with retries until `deadline`, a monotonic
         time in seconds.
 
-        Raises KafkaTimeoutError after the deadline, errors that are not retriable at once, and InvalidGroupIdError if
-        there is no group id.
+        Raises KafkaTimeoutError after the deadline, and InvalidGroupIdError if there is no group id. Other errors that
+        are not retriable are raised at once.
         """
         if not self.group_id:
             raise errors.InvalidGroupIdError("this requires a group.id")
@@ -128,7 +128,9 @@ class Coordinator:
 
     @property
     def last_failure(self) -> str:
-        """The reason in brackets why the coordinator cannot be reached at the moment; empty if none is known."""
+        """The likely reason of a timeout, in brackets: why the last lookup failed, or why a connection attempt is slow;
+        empty if neither is known.
+        """
         reason = str(self._failure) if self.node is None and self._failure else self.connections.slow_reason
         return f" ({reason})" if reason else ""
 
@@ -138,7 +140,8 @@ class Coordinator:
         return FindCoordinatorRequest(key_type=self.kind, key=self.group_id)
 
     async def back_off(self, deadline: float, failure: str, reason: errors.KafkaError | None, tries: int = 0) -> None:
-        """Wait before the next attempt. The delay grows with `tries`, the number of failed attempts (KIP-580).
+        """Wait before the next attempt. The delay grows with `tries`, the number of failed attempts before the
+        last one (KIP-580).
 
         After the deadline, raise KafkaTimeoutError with `failure` and `reason` as its message.
         """
@@ -158,8 +161,8 @@ class Coordinator:
     ) -> R:
         """Send a request to the coordinator, and return the response. Error codes in the response are not checked.
 
-        Raises KafkaTimeoutError at the deadline, and errors of `find` and of the connection. After a retriable error of
-        the connection, the next call looks up the coordinator again.
+        Raises KafkaTimeoutError at the deadline, and errors of `find` and of `Connections.send`. After a retriable
+        error of the latter, the next call looks up the coordinator again.
         """
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
@@ -192,6 +195,6 @@ class Coordinator:
             self.connections.disconnect(self.node, GROUP)
 
     def handle_error(self, error: type[errors.KafkaError]) -> None:
-        """If the error says that the coordinator has moved or is unavailable, let the next request look it up."""
+        """If `error` is in MOVED, let the next request look up the coordinator."""
         if issubclass(error, MOVED):
             self.node = None

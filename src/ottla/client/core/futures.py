@@ -18,7 +18,7 @@ from ottla.model import TopicPartition
 from ottla.records.appender import RecordFuture
 
 _lock = threading.Lock()
-"""Protects the state and the waiters of all results. It is held only for a few assignments."""
+"""Protects the completion and the waiters of all results. It is held only for a few assignments."""
 _forks = 0
 """The number of forks that led to this process. A record in flight belongs to the process that has sent it."""
 
@@ -130,7 +130,9 @@ class ProduceRequestResult:
             part.when_done(one_done)
 
     def result_of(self, index: int) -> tuple[ProduceRequestResult, int]:
-        """Return the result of the part that contains a record, and the record's index in that part."""
+        """Return the result of the part that contains a record, and the record's index in that part; this result and
+        `index` if the batch was not split.
+        """
         if self.parts is None:
             return self, index
         for first, part in reversed(self.parts):

@@ -76,8 +76,8 @@ def sasl_login(config: ClientConfig) -> Login | None:
 
 
 def _endpoint_tls(config: ClientConfig) -> ssl.SSLContext | None:
-    """Return the TLS context for the OAuth token endpoint, made from the client's ssl.* configs; None if they contain
-    neither trusted certificates nor ssl.context.
+    """Return the TLS context for the OAuth token endpoint, made from the client's ssl.* configs; None if none of
+    ssl.truststore.*, ssl.cafile and ssl.context is set.
     """
     if not any(key.startswith(("ssl.truststore.", "ssl.cafile", "ssl.context")) for key in config.originals):
         return None

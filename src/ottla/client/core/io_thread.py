@@ -97,7 +97,7 @@ def _slices(timeout: float | None) -> Iterator[float]:
 async def run_at_caller(function: Callable[..., Any], *args: Any) -> Any:
     """Run a function of the application in the thread that waits for the current call, and return its result.
 
-    For an asynchronous client it runs in the event loop, and may be a coroutine function.
+    Without such a thread, as in an asynchronous client, it runs in the event loop, and may be a coroutine function.
     """
     caller = _caller.get()
     if caller is None:

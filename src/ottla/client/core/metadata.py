@@ -117,8 +117,8 @@ class Metadata:
     """Refreshes the cluster metadata: on request, after metadata.max.age.ms, and with backoff after a failed refresh
     and while the metadata of a requested topic is incomplete.
 
-    It requests only the topics that the client uses, or all topics. Event loop only, except for `cluster`, `version`
-    and `touch`, which any thread may use.
+    It requests only the topics that the client uses, or all topics. Event loop only, except for `cluster`, `version`,
+    `updated_at` and `touch`, which any thread may use.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class Metadata:
         self._requested.set()
 
     def next_update(self) -> asyncio.Future[None]:
-        """Return a future that completes with the next metadata response, or fails if the client cannot
+        """Return a future that completes when the next metadata response arrives, or fails if the client cannot
         authenticate.
         """
         if self._updated is None or self._updated.done():
@@ -304,8 +304,8 @@ class Metadata:
         return not waiting
 
     def _failed(self, error: errors.KafkaError) -> None:
-        """Handle a failed refresh. Authentication errors are raised in waiting calls. Rebootstrap if the broker demands
-        it, or if refreshes have failed for too long (KIP-1102).
+        """Handle a failed refresh. Authentication errors are raised in waiting calls. Call `rebootstrap`, if there is
+        one, when the broker demands it or refreshes have failed for too long (KIP-1102).
         """
         if isinstance(error, NOT_AUTHENTICATED) and self._updated is not None and not self._updated.done():
             self._updated.set_exception(error)

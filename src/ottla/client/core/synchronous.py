@@ -56,8 +56,8 @@ class SingleThreadClient(SynchronousClient[Client]):
     def _enter(self) -> None:
         """Check that the client is open and no other thread is using it. The caller releases `_use` afterwards.
 
-        Two concurrent polls would corrupt the positions, and a seek or a commit within the poll of another thread would
-        be lost, or go beyond the records that it returns.
+        Two concurrent polls would corrupt the positions. During the poll of another thread, a seek would be lost, and a
+        commit would go beyond the records that the poll returns.
         """
         self._check_open()
         if not self._use.acquire(blocking=False):

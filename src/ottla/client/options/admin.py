@@ -19,4 +19,6 @@ class AdminOptions(ClientOptions, total=False):
     only the default is below, it is raised to that.
     """
     retries: int
-    """Maximum number of retries of a call after retriable errors, all within the timeout of the call; 0: none."""
+    """Maximum number of retries of a call after retriable errors, all within the timeout of the call; 0: none. A step
+    of a call that times out, such as a metadata refresh, is retried without this limit.
+    """

@@ -86,8 +86,8 @@ class ProducerOptions(ClientOptions, total=False):
     """
     max_block_ms: int
     """Maximum time in milliseconds that send() and partitions_for() wait for metadata and memory, and that methods of
-    transactions wait for the brokers. For the former, block.on.buffer.full and metadata.fetch.timeout.ms take
-    precedence.
+    transactions wait for each response of a coordinator. For the former, block.on.buffer.full and
+    metadata.fetch.timeout.ms take precedence.
     """
     block_on_buffer_full: bool
     """Deprecated since Kafka 0.9: with true, send() waits for metadata and memory without a limit, whatever

@@ -67,7 +67,7 @@ class Accumulator:
         self.topics: dict[str, TopicQueues] = {}
         self.lock: threading.Lock = threading.Lock()
         self.active: dict[TopicPartition, PartitionQueue] = {}
-        """The queues that contain batches. An empty one is removed by the next call of `ready`."""
+        """The queues that contain batches. An empty queue remains until the next call of `ready` or `abort`."""
         self.incomplete: dict[ProducerBatch, None] = {}
         """The batches in a queue, or in a request that has not ended. A dictionary is used as an ordered set."""
         self.flushing = 0
@@ -136,8 +136,8 @@ class Accumulator:
         return ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
 
     def add_closed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Close a batch and the open batch of its partition, and append it to the partition's queue. Raises
-        IllegalStateError, and releases the batch's buffer, if the producer is closed.
+        """Close `batch` and the open batch of its partition, and append `batch` to the partition's queue. Raises
+        IllegalStateError, and releases the buffer of `batch`, if the producer is closed.
         """
         batch.open.close()
         with self.lock:
@@ -154,7 +154,7 @@ class Accumulator:
 
     def ready(self, cluster: Cluster, now: float) -> Sendable:
         """Return the work of the sender. The first batch of a queue that is not muted is ready if it is full, closed,
-        followed by another one or older than linger.ms; a retry is ready after its backoff. During a flush, while
+        followed by another one or at least linger.ms old; a retry is ready after its backoff. During a flush, while
         callers wait for memory, and while the producer closes, batches do not linger.
         """
         sendable = Sendable()
@@ -199,10 +199,10 @@ class Accumulator:
         now: float,
         may_send: Callable[[PartitionQueue, ProducerBatch], bool],
     ) -> list[ProducerBatch]:
-        """Remove, close and return batches for a node: at most one of each partition that it leads, if it is ready and
-        `may_send` returns true, up to `max_bytes` in total. The first batch may be larger than that.
+        """Remove, close and return batches for a node: at most one of each partition that the node leads, if the batch
+        is ready and `may_send` returns true, up to `max_bytes` in total. The first batch may be larger than that.
 
-        Successive calls start with different partitions, so that none starves.
+        If there are several partitions, successive calls start with different ones, so that none starves.
         """
         with self.lock:
             led = [queue for queue in self.active.values() if cluster.leader(queue.tp) == node]
@@ -244,8 +244,8 @@ class Accumulator:
             times.drained = now
 
     def stalled_for(self, node: int) -> float:
-        """Return for how many seconds batches have been ready for a node that could not be drained; 0 if the last ones
-        could. Thread-safe.
+        """Return the seconds for which batches for a node have been ready but could not be drained; 0 if the last ones
+        could, or if there were none. Thread-safe.
         """
         times = self._nodes.get(node)
         # The later time is read first: a change between the two reads can only make the result smaller.
@@ -254,7 +254,7 @@ class Accumulator:
     def shrink(self, batch: ProducerBatch) -> None:
         """If an encoded batch fills at most half of its buffer, copy it to separate memory, and release the buffer.
 
-        Otherwise many small batches in flight would use up the pool, and the next batches would be even smaller.
+        Without this, many small batches in flight would use up the pool, and the next batches would be even smaller.
         """
         if batch.buffer is None or batch.data is None or batch.data.nbytes * 2 > len(batch.buffer):
             return

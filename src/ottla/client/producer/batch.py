@@ -63,7 +63,7 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """The size in bytes: of the encoded batch or, if there is none, of the records before compression."""
+        """The size of the encoded batch in bytes or, if it is not encoded, its size before compression."""
         return self.open.builder.estimated_size if self.data is None else self.data.nbytes
 
     @property

@@ -105,7 +105,7 @@ class BufferPool:
     def collect(self, waiter: Waiter) -> bytearray:
         """Return the buffer for which the caller has waited.
 
-        Raises BufferExhaustedError if the memory has not been reserved yet, IllegalStateError after close.
+        If the memory has not been reserved yet, raises BufferExhaustedError, or IllegalStateError after close.
         """
         if self.cancel(waiter):
             return self.allocate(waiter.size)

@@ -33,8 +33,8 @@ class ProducerQueries:
 
 
 class ProducerCalls(ProducerQueries):
-    """The coroutine methods of producers. The asynchronous producer inherits them; the synchronous producer derives
-    methods from them.
+    """Coroutine methods of producers. The asynchronous producer inherits them; the synchronous producer derives most of
+    its methods of the same names from them.
     """
 
     def __init__(self, core: ProducerCore) -> None:
@@ -62,8 +62,8 @@ class ProducerCalls(ProducerQueries):
     async def begin_transaction(self) -> None:
         """Begin a transaction.
 
-        Raises IllegalStateError if one is open or init_transactions() has not been called, and the error of a
-        transaction that has failed and was not aborted, such as ProducerFencedError.
+        Raises IllegalStateError if one is open or ending, or if init_transactions() has not succeeded, and the error of
+        a transaction that has failed and was not aborted, such as ProducerFencedError.
         """
         with self._core.metrics.timed("txn-begin"):
             self._core.transactions.begin()
@@ -102,6 +102,6 @@ class ProducerCalls(ProducerQueries):
         """Return the id of this client in telemetry (KIP-714).
 
         Raises KafkaTimeoutError after `timeout` seconds, UnsupportedVersionError if the cluster does not support
-        telemetry, and IllegalStateError if enable.metrics.push is false.
+        telemetry or has rejected the request, and IllegalStateError if enable.metrics.push is false.
         """
         return await telemetry.require(self._core.telemetry).client_instance_id(timeout)

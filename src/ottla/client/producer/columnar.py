@@ -1,6 +1,6 @@
 """Sending many records as columns: `send_batch` takes lists or Arrow arrays, and usually creates no object per record.
 
-There is no I/O here: the generators yield the size of the buffer that they need, so that each of the two producers can
+There is no I/O here: `append_table` yields the size of each buffer that it needs, so that each of the two producers can
 wait for memory in its own way.
 """
 

@@ -1,7 +1,7 @@
 """The core of the synchronous and the asynchronous producer: its parts, and the general path of a record.
 
-If `ProducerCore.is_plain` is true, records of bytes without headers take a faster path if they fit into an open batch:
-`records.appender.DirectAppender`.
+If `ProducerCore.is_plain` is true, records of bytes without headers usually take a faster path if they fit into an open
+batch: `records.appender.DirectAppender`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class ProducerCore:
     @property
     def is_plain(self) -> bool:
         """Whether the fast path may be used, because there is nothing to do but append bytes: there is no serializer,
-        interceptor, transaction or test clock, and the default partitioner uses the keys.
+        interceptor, transactional id or test clock, and the partitioner is the default one and uses the keys.
         """
         return (
             not self.interceptors
@@ -152,13 +152,13 @@ class ProducerCore:
         return self._transactions
 
     def check_open(self) -> None:
-        """Raise an error unless records may be sent now: a transactional producer needs an open transaction."""
+        """Raise an error if the producer is transactional and has no open transaction."""
         if self._transactions is not None:
             self._transactions.check_open()
 
     def while_open(self, buffer: bytearray) -> bytearray:
-        """Return the buffer. If the transaction has ended while the caller waited for memory, release the buffer and
-        raise an error.
+        """Return the buffer. If the transaction has ended or failed while the caller waited for memory, release the
+        buffer and raise an error.
         """
         try:
             self.check_open()
@@ -199,7 +199,7 @@ class ProducerCore:
         return self.interceptors.on_send(record) if self.interceptors else record
 
     def queues(self, topic: str, partition: int | None) -> TopicQueues | None:
-        """Return the queues of a topic; None if the metadata does not contain the topic (or the partition)."""
+        """Return the queues of a topic; None if the metadata has no partition of the topic, or lacks `partition`."""
         cluster, version = self.metadata.cluster, self.metadata.version
         info = cluster.topics.get(topic)
         if info is None or not info.partitions or (partition is not None and partition >= len(info.partitions)):

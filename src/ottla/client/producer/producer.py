@@ -200,8 +200,8 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
     def begin_transaction(self) -> None:
         """Begin a transaction.
 
-        Raises IllegalStateError if one is open or init_transactions() has not been called, and the error of a
-        transaction that has failed and was not aborted, such as ProducerFencedError.
+        Raises IllegalStateError if one is open or ending, or if init_transactions() has not succeeded, and the error of
+        a transaction that has failed and was not aborted, such as ProducerFencedError.
         """
         self._check_open()
         with self._core.metrics.timed("txn-begin"):

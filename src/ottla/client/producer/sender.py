@@ -238,7 +238,7 @@ class Sender:
             self._fail(batch, error)
 
     def _close_batch(self, batch: ProducerBatch) -> bool:
-        """Number and encode a batch. Return False if that fails; only this batch is then affected."""
+        """Number and encode a batch. If the encoding fails, let the batch fail, and return False."""
         # Only now that it is closed: the next sequence number depends on its count.
         if self.transactions is not None:
             self.transactions.number(batch)

@@ -1,9 +1,9 @@
 """Producer id, epoch and sequence numbers, by which brokers detect duplicates. Kafka's `TransactionManager`.
 
 Every batch has the producer id, the epoch and the sequence number of its first record; the numbers of a partition have
-no gaps. A retried batch keeps its numbers. If a batch is lost, brokers reject the batches after it because of the gap.
-The epoch is then bumped, and the partition's pending batches are numbered from zero; but a transaction with a lost
-batch must be aborted. Not thread-safe: event loop only.
+no gaps. A retried batch usually keeps its numbers. But if a batch is lost, brokers reject the batches after it because
+of the gap. The epoch is then bumped, and the partition's pending batches are numbered from zero; a transaction with a
+lost batch, however, must be aborted. Not thread-safe: event loop only.
 """
 
 from __future__ import annotations

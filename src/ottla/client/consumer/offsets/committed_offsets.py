@@ -54,10 +54,10 @@ class CommittedOffsets:
         self._turn = asyncio.Lock()
 
     async def commit(self, offsets: Offsets, deadline: float) -> None:
-        """Commit offsets. Retriable errors are retried until the deadline.
+        """Commit offsets. Retriable errors and stale member epochs are retried until the deadline.
 
-        Raises CommitFailedError if the group is rebalancing or the member is not part of it (any more),
-        KafkaTimeoutError at the deadline, and other errors that are not retriable at once.
+        Raises CommitFailedError if the group is rebalancing or the member is not part of it (any more), and
+        KafkaTimeoutError at the deadline. Other errors that are not retriable are raised at once.
         """
         if not offsets:
             return
@@ -84,7 +84,7 @@ class CommittedOffsets:
                 await self.coordinator.back_off(deadline, self._failed(), error, tries)
 
     async def commit_once(self, offsets: Offsets, committer: Committer, deadline: float) -> None:
-        """Commit once, without retries, with the identity `committer`."""
+        """Commit with the identity `committer`. The commit itself is not retried."""
         async with self._turn:
             await self._commit_once(offsets, committer, deadline)
 
@@ -148,8 +148,8 @@ class CommittedOffsets:
     async def committed(
         self, partitions: Sequence[TopicPartition], deadline: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets. Partitions without one are left out. Retriable errors are retried until the
-        deadline; then KafkaTimeoutError is raised.
+        """Return the committed offsets. Partitions without one are left out. Retriable errors and stale member epochs
+        are retried until the deadline; then KafkaTimeoutError is raised.
         """
         tries = 0
         while True:

@@ -27,8 +27,8 @@ CONSUMER: Final = -1
 
 
 class EpochEnd(NamedTuple):
-    """The epoch and its end offset in an OffsetForLeaderEpoch response. Both are -1 if the leader does not know the
-    requested epoch.
+    """The epoch and its end offset in an OffsetForLeaderEpoch response. Both are -1 if the leader
+    cannot determine them.
     """
 
     epoch: int
@@ -36,8 +36,8 @@ class EpochEnd(NamedTuple):
 
 
 Ends = dict[TopicPartition, tuple[int, EpochEnd | None]]
-"""For each partition its current leader epoch and the end of the requested epoch. The latter is None if the broker does
-not support the request.
+"""For each partition, its current leader epoch and the end of the requested epoch. The latter is None if the broker
+does not support the request in a version that consumers may use.
 """
 
 

@@ -42,7 +42,7 @@ class OffsetLookup:
         earliest offset, -1: the latest offset). The offset is -1 if there is no such record.
 
         Retriable errors are retried for `timeout` seconds; then KafkaTimeoutError is raised, with the last error if
-        there was one. Other errors are raised at once.
+        there was one. Other errors are not retried.
         """
         deadline = time.monotonic() + timeout
         offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
@@ -90,7 +90,7 @@ class OffsetLookup:
         offsets: dict[TopicPartition, OffsetAndTimestamp],
         timeout: float,
     ) -> KafkaError | None:
-        """Send one request to each leader, and put the results into `offsets`. Return the retriable error because
+        """Send one request to each leader, and put the results into `offsets`. Return a retriable error because
         of which results are missing, if any.
         """
         by_node: dict[int, list[TopicPartition]] = {}

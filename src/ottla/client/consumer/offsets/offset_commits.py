@@ -24,8 +24,8 @@ CommitCallback = Callable[[Offsets, BaseException | None], Any]
 
 
 class OffsetCommits:
-    """The commits of one consumer. Event loop only, except for `consumed`, `is_due` and `callbacks`, which the polling
-    thread may read.
+    """The commits of one consumer. Event loop only, except for `is_due` and `callbacks`, which the polling thread
+    reads.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class OffsetCommits:
         return self.automatic and time.monotonic() >= self.next_due
 
     def make_due(self) -> None:
-        """If an automatic commit is due, start it, unless there is no position to commit, another commit is in flight
-        or the coordinator would reject it.
+        """If an automatic commit is due, start it, unless there is no position to commit, another automatic or
+        asynchronous commit is in flight, or the coordinator would reject it.
         """
         if self.is_due:
             self.next_due = time.monotonic() + self._interval
@@ -95,7 +95,7 @@ class OffsetCommits:
 
     async def commit_sync(self, offsets: Offsets, deadline: float) -> None:
         """Commit after the commits in flight, and wait for the result. After a success, run the callbacks of the
-        earlier commits, and the interceptors.
+        commits that have ended, and the interceptors.
         """
         await self._let_earlier_commits_queue()
         await self.group_offsets.commit(offsets, deadline)
@@ -104,8 +104,8 @@ class OffsetCommits:
         await self.run_callbacks()
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        """Commit in the background, without retries. `run_callbacks` later calls `callback` (None:
-        default_offset_commit_callback) with (offsets, error).
+        """Commit in the background. The commit itself is not retried. `run_callbacks` later calls `callback` (None:
+        default_offset_commit_callback, if set) with (offsets, error).
         """
         self._start(offsets, callback, lambda error: self._asynchronous_ended(offsets, error))
 

@@ -1,8 +1,8 @@
 """The positions of partitions: their initialization, and their validation after a change of leader (KIP-320).
 
-Initial positions are the group's committed offsets or, without one, follow from auto.offset.reset. Lookups and
-validations run in the event loop, also between polls. The next poll handles a failed validation, because between polls
-an existing position belongs to the application's thread.
+The initial position of a partition is the group's committed offset or, without one, follows from auto.offset.reset.
+Lookups and validations run in the event loop, also between polls. A failed validation is handled by a later call,
+because meanwhile the application's thread may advance the position.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def reset_timestamp(policy: str) -> int | None:
 
 
 class EpochCheck(NamedTuple):
-    """A failed validation: the position, and the end of its leader epoch in the leader's log."""
+    """A failed validation: the fetch position that was validated, and the end of its epoch in the leader's log."""
 
     state: PartitionState
     generation: int
@@ -80,7 +80,9 @@ class Positions:
         return self.lacks_positions or bool(self._epoch_checks)
 
     def look_up(self) -> None:
-        """Handle failed validations, and start the lookups and validations that are necessary."""
+        """Handle failed validations. Start a lookup and a validation, each if it is necessary and none is in progress.
+        Raises LogTruncationError as `_apply_checks` does.
+        """
         self._apply_checks()
         missing = [s for s in self.subscription.partitions.values() if s.position is None]
         self.lacks_positions = bool(missing)
@@ -199,8 +201,8 @@ class Positions:
             state.set_position(offset, epoch, validated)
 
     async def position(self, tp: TopicPartition, timeout: float) -> int:
-        """Return the offset of the next record to read. Raises KafkaTimeoutError if it cannot be determined in time,
-        IllegalStateError if the partition is not assigned, and errors of lookups and validations.
+        """Return the offset of the next record that poll() returns. Raises KafkaTimeoutError if the position cannot be
+        determined in time, IllegalStateError if the partition is not assigned, and errors of lookups and validations.
         """
         deadline = time.monotonic() + timeout
         state = self.subscription.state(tp)
@@ -217,8 +219,8 @@ class Positions:
     # Validation
 
     def check_leaders(self, cluster: Cluster) -> None:
-        """Start the validation of positions that have not been validated with the current leader, unless one is in
-        progress. Until it succeeds, the partition is not fetched.
+        """Start the validation of positions that have not been validated with the current leader, unless a validation
+        is in progress.
         """
         waiting = []
         for tp, state in self.subscription.partitions.items():
@@ -238,7 +240,7 @@ class Positions:
 
     async def _check(self, checked: Mapping[TopicPartition, tuple[PartitionState, int, int, int]]) -> None:
         """Validate positions. `checked` contains, by partition, its state, the state's generation, the offset to fetch
-        from, and the leader epoch of that offset.
+        from, and the leader epoch of the record before.
         """
         ends = await self.leader_epochs.end_offsets({tp: epoch for tp, (_, _, _, epoch) in checked.items()})
         for tp, (leader_epoch, end) in ends.items():
@@ -254,8 +256,9 @@ class Positions:
             await asyncio.sleep(self.config.retry_backoff_ms / 1000)
 
     def _apply_checks(self) -> None:
-        """Handle failed validations: move back to the offset where the log diverges, or reset the position if that
-        offset is unknown. With auto.offset.reset=none, raise LogTruncationError instead.
+        """Handle failed validations. If more has been fetched than returned, drop it: the position itself is validated
+        next. Otherwise move back to the offset where the log diverges, or reset the position if that offset is unknown;
+        with auto.offset.reset=none, raise LogTruncationError instead.
         """
         checks, self._epoch_checks = self._epoch_checks, []
         divergent: dict[TopicPartition, OffsetAndMetadata | None] = {}

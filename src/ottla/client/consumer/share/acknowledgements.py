@@ -14,7 +14,7 @@ from ottla.model import TopicPartition
 from ottla.protocol.messages.share_acknowledge import AcknowledgementBatch
 
 GAP: Final = 0
-"""The acknowledgement type of an acquired offset without a data record: it was compacted away, or contains a control
+"""The acknowledgement type of an acquired offset without a data record, for example after compaction, or with a control
 record.
 """
 

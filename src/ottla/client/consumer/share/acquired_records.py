@@ -29,8 +29,8 @@ class ShareConsumerRecord(ConsumerRecord):
 
 
 class DecodedRecords(NamedTuple):
-    """The records to return, the offsets that the consumer itself acknowledges with their acknowledgement types, and
-    the error of a record or batch that cannot be decoded; None if there is none.
+    """The records to return, the acknowledgement types of the offsets that the consumer itself acknowledges, and the
+    error of a record or batch that cannot be decoded (None if there is none).
     """
 
     records: list[ShareConsumerRecord]
@@ -53,8 +53,8 @@ class AcquiredRecords:
     ) -> DecodedRecords:
         """Decode all acquired records.
 
-        As in Java, a record that cannot be deserialized is released, records of a damaged batch are rejected, and
-        offsets without a record are acknowledged as gaps.
+        As in Java, the result releases records that cannot be deserialized, rejects the records of a damaged batch (all
+        records if the data cannot be split into batches), and acknowledges offsets without a record as gaps.
         """
         deliveries = {
             offset: run.delivery_count for run in self.ranges for offset in range(run.first_offset, run.last_offset + 1)

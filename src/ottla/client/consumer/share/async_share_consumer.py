@@ -87,8 +87,9 @@ class KafkaShareConsumer:
         again once their locks are renewed.
 
         Raises RecordDeserializationError for a record that cannot be deserialized. The record is released, unless the
-        application acknowledges it with `acknowledge_offset` (explicit mode only). Raises CorruptBatchError for a
-        damaged batch, whose records are rejected. The next call continues after them.
+        application acknowledges it with `acknowledge_offset` (explicit mode only). Raises CorruptBatchError or another
+        CorruptMessageError for a damaged batch, whose records are rejected. If there are several such records or
+        batches in a partition, only one error is raised. The next call continues after all of them.
         """
         self._check_open()
         await self._core.prepare(timeout_ms / 1000)
@@ -142,7 +143,7 @@ class KafkaShareConsumer:
         self._core.callback = callback
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """Return the duration of acquisition locks in milliseconds; None before the first fetch."""
+        """Return the duration of acquisition locks in milliseconds; None if it is not known yet."""
         return self._core.fetcher.lock_timeout_ms
 
     # Queries
@@ -155,7 +156,7 @@ class KafkaShareConsumer:
         """Return the id of this client in telemetry (KIP-714).
 
         Raises KafkaTimeoutError if the cluster assigns none in time, UnsupportedVersionError if it does not support
-        telemetry, and IllegalStateError if enable.metrics.push is false.
+        telemetry or has rejected the request, and IllegalStateError if enable.metrics.push is false.
         """
         timeout = self._default_timeout if timeout_ms is None else timeout_ms / 1000
         return await self._wait(telemetry.require(self._core.telemetry).client_instance_id(timeout))

@@ -1,7 +1,7 @@
 """The core of the synchronous and the asynchronous share consumer.
 
-Not thread-safe: event loop only. Exceptions are `take` and the acknowledgements in `in_flight`: they belong to the
-caller's thread while no call is waiting for the event loop.
+Not thread-safe: event loop only. Exceptions are `callback`, `take` and the acknowledgements in `in_flight`: they belong
+to the caller's thread while no call is waiting for the event loop.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class ShareConsumerCore:
         self.callback: AcknowledgementCallback | None = None
         self._results: list[Acknowledgements] = []
         self._error: errors.KafkaError | None = None
-        """The error of a record that could not be decoded. poll() raises it once it has no records to return before
-        it.
+        """The error of a record or batch that could not be decoded. poll() raises it once there are no records to
+        return first.
         """
         configs = {**config.originals, "client.id": self.client_id}
         self.key_deserializer = find(config.key_deserializer, "key_deserializer", configs)
@@ -178,10 +178,10 @@ class ShareConsumerCore:
     # Polling
 
     async def prepare(self, timeout: float) -> None:
-        """Send the acknowledgements of the previous poll's records, and wait up to `timeout` seconds for new records.
-        In implicit mode, accept the previous records first.
+        """Send the acknowledgements of the previous poll's records, and wait up to `timeout` seconds for new or
+        renewed records. In implicit mode, accept the previous records first.
 
-        Raises the errors of poll().
+        Raises the errors of poll(), except those of records and batches that cannot be decoded.
         """
         if not self.subscription.has_subscription:
             if not self.is_started:  # start() subscribes to the topics of the constructor
@@ -227,10 +227,10 @@ class ShareConsumerCore:
             pass
 
     def take(self) -> Records:
-        """Return the records whose locks were renewed. If there are none, return newly acquired records, always all of
-        a partition in one response, until there are at least max.poll.records.
+        """Return the records whose locks were renewed. If there are none, decode and return newly acquired records, one
+        `AcquiredRecords` after the other, until there are max.poll.records or more, an error, or none are left.
 
-        Raises the error of a record that could not be decoded if there are no records to return before it.
+        Raises the error of a record or batch that could not be decoded if there are no records to return first.
         """
         records = self.in_flight.take_renewed()
         count = 0
@@ -298,7 +298,7 @@ class ShareConsumerCore:
         return results
 
     def commit(self) -> list[Acknowledgements]:
-        """Pass the pending acknowledgements to the fetcher, let it send them now, and return them. In implicit mode,
+        """Pass the pending acknowledgements to the fetcher, let it send them, and return them. In implicit mode,
         accept all records first.
         """
         if not self.is_explicit:
@@ -308,7 +308,7 @@ class ShareConsumerCore:
         return waiting
 
     async def _run_callbacks(self) -> None:
-        """Call the callback with the results since the last call, in the caller's thread."""
+        """Call the callback with the pending results, in the caller's thread."""
         results, self._results = self._results, []
         for some in results:
             offsets = {offset for offset, kind in some.types.items() if kind != GAP}

@@ -1,5 +1,5 @@
-"""The records that the application has received and whose acknowledgements have not been sent. Kafka's `ShareFetch`
-and `ShareInFlightBatch`.
+"""The records that the application has received and may still acknowledge. Kafka's `ShareFetch` and
+`ShareInFlightBatch`.
 
 Only for the caller's thread, or the event loop while the caller waits for it. `renewed` is an exception: the event loop
 may append to it at any time.
@@ -20,15 +20,15 @@ ByOffset = dict[int, ShareConsumerRecord]
 
 
 class InFlightRecords:
-    """The records that poll() has returned and whose acknowledgements have not been sent, and those whose locks are
-    being renewed.
+    """The records that poll() has returned and whose acknowledgements have not been passed to the fetcher, and those
+    whose locks are being renewed.
     """
 
     def __init__(self) -> None:
         self._records: dict[Source, ByOffset] = {}
-        """Records that were not acknowledged, or whose acknowledgement has not been sent."""
+        """Records without an acknowledgement, or with one in `_acknowledged`."""
         self._acknowledged: dict[Source, dict[int, int]] = {}
-        """Acknowledgements that have not been sent: the type of each offset."""
+        """Acknowledgements that `take_acknowledged` has not returned yet: the type of each offset."""
         self._renewing: dict[Source, ByOffset] = {}
         self.renewed: deque[tuple[Source, list[int], bool]] = deque()
         """The results of renewals: source, offsets, and whether the locks were renewed."""
@@ -66,12 +66,12 @@ class InFlightRecords:
 
     @property
     def has_renewals(self) -> bool:
-        """Whether locks are being renewed, or renewed records have not been returned again yet."""
+        """Whether records have been set aside whose renewal `take_renewed` has not handled yet."""
         return bool(self._renewing)
 
     def take_acknowledged(self) -> dict[Source, dict[int, int]]:
-        """Return the pending acknowledgements, and remove their records. Records with RENEW are set aside until
-        the broker has responded.
+        """Return the pending acknowledgements, and remove their records. Records with RENEW are set aside for
+        `take_renewed`.
         """
         taken = {source: types for source, types in self._acknowledged.items() if types}
         self._acknowledged = {}

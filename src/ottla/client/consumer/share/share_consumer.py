@@ -1,4 +1,5 @@
-"""`KafkaShareConsumer`: the synchronous API. Except for `wakeup`, only one thread at a time may use it.
+"""`KafkaShareConsumer`: the synchronous API. Only one thread at a time may use it, except for `wakeup` and the methods
+that only read state.
 
 Records are decoded, and the acknowledgement callback is called, in the caller's thread.
 """
@@ -84,8 +85,9 @@ class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
         again once their locks are renewed.
 
         Raises RecordDeserializationError for a record that cannot be deserialized. The record is released, unless the
-        application acknowledges it with `acknowledge_offset` (explicit mode only). Raises CorruptBatchError for a
-        damaged batch, whose records are rejected. The next call continues after them.
+        application acknowledges it with `acknowledge_offset` (explicit mode only). Raises CorruptBatchError or another
+        CorruptMessageError for a damaged batch, whose records are rejected. If there are several such records or
+        batches in a partition, only one error is raised. The next call continues after all of them.
         """
         self._enter()
         try:
@@ -130,7 +132,7 @@ class KafkaShareConsumer(SingleThreadClient[AsyncKafkaShareConsumer]):
         self._core.callback = callback
 
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """Return the duration of acquisition locks in milliseconds; None before the first fetch."""
+        """Return the duration of acquisition locks in milliseconds; None if it is not known yet."""
         return self._asynchronous.acquisition_lock_timeout_ms()
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:

@@ -2,7 +2,8 @@
 
 One request at a time is in flight to each broker, because each contains the next epoch of the session. Fetches start
 only while the application polls, because the acquisition locks of the records start at once. Acknowledgements are sent
-with the next fetch, or in a separate request if there is no fetch or one of them renews a lock. Event loop only.
+with the next fetch, or in a separate request if there is no fetch or one of them renews a lock. Event loop only,
+except that the caller's thread takes records out of `acquired`.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class ShareFetcher:
 
     def send(self, assigned: Assigned, *, fetch: bool) -> None:
         """Start a request to each broker that has none in flight and for which there is something to do: if `fetch` is
-        set, a fetch of the assigned partitions that it leads; without a fetch, the queued acknowledgements.
+        set, a fetch of the assigned partitions that it leads, unless a queued acknowledgement renews a lock; otherwise
+        the queued acknowledgements.
 
         With share.acquire.mode=record_limit, fetch from one broker at a time.
         """
@@ -130,8 +132,8 @@ class ShareFetcher:
         return self._sessions[node]
 
     def _take_waiting(self, node: int, session: ShareSessionHandler) -> list[Acknowledgements]:
-        """Return the acknowledgements for the next request. If the session has ended, fail them instead, because its
-        locks have ended as well.
+        """Return the acknowledgements for the next request. If no session is open, fail them instead, because they
+        belong to the session that acquired the records.
         """
         waiting = self._waiting.pop(node, [])
         if session.is_open:
@@ -175,8 +177,8 @@ class ShareFetcher:
     async def _send(
         self, node: int, session: ShareSessionHandler, request: Any, sent: Iterable[Acknowledgements]
     ) -> Any | None:
-        """Send a request, and return the response. After a failure, complete the acknowledgements in the request with
-        the error, and return None.
+        """Send a request, and return the response. After a KafkaError, complete the acknowledgements in the request
+        with the error, and return None.
         """
         try:
             response = await self.connections.send(node, request, purpose=FETCH)

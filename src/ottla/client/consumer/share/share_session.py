@@ -48,7 +48,7 @@ class ShareSessionHandler:
 
     @property
     def is_open(self) -> bool:
-        """Whether the broker has a session for this client, so that it accepts acknowledgements."""
+        """Whether the broker has a session for this client, as far as known, so that it accepts acknowledgements."""
         return self.epoch != INITIAL_EPOCH
 
     def succeeded(self) -> None:
