@@ -19,8 +19,8 @@ JOIN_SECONDS: Final = 5.0
 
 
 class LoggingReporter:
-    """Logs all metrics whose values are not 0.0 or NaN, every `interval` seconds and when the client is closed. The
-    logger is `ottla.metrics`, the level INFO.
+    """Logs all metrics whose values are not 0.0 or NaN, every `interval` seconds and when the reporter is closed.
+    The logger is `ottla.metrics`, the level INFO.
     """
 
     def __init__(self, interval: float = INTERVAL_SECONDS) -> None:

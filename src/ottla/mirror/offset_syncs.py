@@ -1,6 +1,6 @@
 """Offset syncs: pairs of an offset at the source and the offset of the same record at the target.
 
-`SyncSelector` decides which of them are recorded, `OffsetSyncStore` translates committed offsets with them.
+`SyncSelector` decides which of them are recorded, and `OffsetSyncStore` translates committed offsets with them.
 KIP-382, with the translation of KAFKA-12468 (Kafka 3.5): Kafka's `OffsetSyncWriter` and `OffsetSyncStore`.
 """
 

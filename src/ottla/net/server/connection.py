@@ -40,7 +40,7 @@ for memory.
 USER = "user"
 """The key of the user's name in a connection's state; absent while the client is not authenticated."""
 BY_TOKEN = "by token"
-"""The key in a connection's state that is true if the client has authenticated with a delegation token."""
+"""The key in a connection's state whose value is true if the client has authenticated with a delegation token."""
 TLS_HELLO = 0x1603
 """The first two bytes that a TLS client sends, as a number."""
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
