@@ -70,7 +70,8 @@ class OffsetSyncStore:
         self._limits: defaultdict[TopicPartition, int] = defaultdict(lambda: MIN_SYNCS)
 
     def add(self, sync: OffsetSync) -> None:
-        """Add a sync. If its offset at either cluster is lower than that of the latest sync, it replaces all syncs.
+        """Add a sync. If its offset at either cluster is lower than that of the latest sync, it replaces all syncs
+        of the partition.
 
         In this case, the partition was created again, or is copied again from an earlier offset.
         """
