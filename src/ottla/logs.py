@@ -63,7 +63,7 @@ LISTED: Final = 20
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the text of an error, or the name of its type if it has none, as TimeoutError() and MemoryError()."""
+    """Return the text of an error, or the name of its type if it has none, as for TimeoutError()."""
     return str(error) or type(error).__name__
 
 

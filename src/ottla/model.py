@@ -78,8 +78,8 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The result of a lookup by timestamp: the first offset whose record has this timestamp or a later one, and the
-    timestamp of that record in milliseconds. Unknown values are -1.
+    """The result of an offset lookup by timestamp: the offset, and the timestamp of its record in milliseconds. Unknown
+    values are -1.
     """
 
     offset: int

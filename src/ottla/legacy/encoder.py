@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 
 class Encoder(Protocol):
-    """The protocol of classes for serializer.class and key.serializer.class. Their constructors take the configs, or no
-    argument.
+    """The protocol of encoders for serializer.class and key.serializer.class: objects, or classes whose constructors
+    take the configs, or no argument.
     """
 
     def to_bytes(self, value: Any) -> bytes | None:

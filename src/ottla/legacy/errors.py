@@ -6,7 +6,7 @@ from ottla.errors import KafkaError
 
 
 class FailedToSendMessageError(KafkaError):
-    """Messages could not be sent with message.send.max.retries retries, or before the producer was closed."""
+    """Messages could not be sent within message.send.max.retries retries, or before the producer was closed."""
 
 
 class QueueFullError(KafkaError):

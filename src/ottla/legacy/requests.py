@@ -59,8 +59,8 @@ class TopicMetadataRequest(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """The metadata of a partition. `leader` is None if it has none. Brokers that the response does not describe are
-    left out.
+    """The metadata of a partition, without brokers that the response does not describe. `leader` is None if the
+    partition has no leader, or if the response does not describe the leader.
     """
 
     partition_id: int

@@ -1,3 +1,3 @@
-"""Metrics of clients: sensors, statistics and reporters, as in Kafka's `org.apache.kafka.common.metrics`, and the
+"""Metrics: sensors, statistics and reporters, as in Kafka's `org.apache.kafka.common.metrics`, and the
 formats of Prometheus and OpenTelemetry.
 """

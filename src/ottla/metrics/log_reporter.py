@@ -19,8 +19,8 @@ JOIN_SECONDS: Final = 5.0
 
 
 class LoggingReporter:
-    """Logs all metrics whose values are not 0.0 or NaN, every `interval` seconds and when the client is closed. The
-    logger is `ottla.metrics`, the level INFO.
+    """Logs all metrics whose values are not 0.0 or NaN, every `interval` seconds and when the reporter is closed.
+    The logger is `ottla.metrics`, the level INFO.
     """
 
     def __init__(self, interval: float = INTERVAL_SECONDS) -> None:
@@ -49,8 +49,8 @@ class LoggingReporter:
             self.write()
 
     def write(self) -> None:
-        """Log the values that are not 0.0 or NaN: one line for each group that has such values, with the
-        client's tags.
+        """Log the values that are not 0.0 or NaN: one line for each group that has such values, with the tags
+        of `Metrics`.
         """
         assert self._metrics is not None
         tags = "".join(f" {key}={value}" for key, value in self._metrics.tags.items())

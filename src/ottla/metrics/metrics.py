@@ -1,4 +1,4 @@
-"""The metrics of a client, and the reporters that publish them, like Kafka's `Metrics`.
+"""A registry of metrics, and the reporters that publish them, like Kafka's `Metrics`.
 
 Any thread may create, remove, record and read sensors and metrics. Each `Metrics` object has one lock for them. To
 record a value, a sensor holds it only for a few additions.
@@ -21,22 +21,22 @@ log = logging.getLogger("ottla.metrics")
 
 
 class MetricsReporter(Protocol):
-    """The protocol of the reporters in `metric.reporters`: classes, of which each client creates an instance, or
-    objects. All methods are optional.
+    """The protocol of the reporters in `metric.reporters`: classes, of which each client or broker creates an instance,
+    or objects. All methods are optional.
 
     `metric_change` and `metric_removal` are called in the thread that adds or removes the metric, or adds the reporter.
-    An exception of `configure` makes the creation of the client fail; those of the other methods are logged. A reporter
-    calls `metric.value()` when it needs a value.
+    An exception of `configure` makes the creation of the client, or the start of the broker, fail; those of the other
+    methods are logged. A reporter calls `metric.value()` when it needs a value.
     """
 
     def configure(self, configs: Mapping[str, Any]) -> None:
-        """Configure the reporter with the configs that were passed to the client, by their Kafka names, and client.id.
-        Called before `init`.
+        """Configure the reporter with the configs that were passed to the client or broker, by their Kafka names. Those
+        of a client always include client.id. Called before `init`.
         """
         ...
 
     def init(self, metrics: Metrics) -> None:
-        """Initialize the reporter with the client's metrics. Called before `metric_change`."""
+        """Initialize the reporter with the metrics to report. Called before `metric_change`."""
         ...
 
     def metric_change(self, metric: KafkaMetric) -> None:
@@ -48,13 +48,13 @@ class MetricsReporter(Protocol):
         ...
 
     def close(self) -> None:
-        """Release resources when the client closes."""
+        """Release resources, because the `Metrics` object is closed."""
         ...
 
 
 class Metrics:
-    """The sensors and metrics of a client. `tags` (such as the client id) are added to every name that `name()`
-    returns.
+    """The sensors and metrics of a client, a broker or a query monitor. `tags` (such as the client id) are added to
+    every name that `name()` returns.
     """
 
     def __init__(

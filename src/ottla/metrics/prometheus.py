@@ -30,7 +30,7 @@ class PrometheusReporter:
         """Do nothing: the reporter has no configs."""
 
     def init(self, metrics: Metrics) -> None:
-        """Add the metrics of a client, and drop those of closed clients (which have no reporters any more)."""
+        """Add a `Metrics` object, and drop closed ones, which have no reporters any more."""
         self._registries = [other for other in self._registries if other.reporters]
         self._registries.append(metrics)
 

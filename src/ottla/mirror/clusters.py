@@ -1,4 +1,4 @@
-"""Clients of one cluster that all flows share, and readers of MirrorMaker's internal topics."""
+"""The clients of a cluster, which its flows share, and readers of MirrorMaker's internal topics."""
 
 from __future__ import annotations
 

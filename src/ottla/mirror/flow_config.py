@@ -31,7 +31,7 @@ class FlowName(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A flow with its options. If `config.enabled` is not set, it only emits heartbeats."""
+    """A flow with its options. If `config.enabled` is false, the flow at most emits heartbeats."""
 
     name: FlowName
     config: MirrorConfig
@@ -59,8 +59,8 @@ class MirrorProperties:
     def flows(self, targets: Collection[str] = ()) -> list[Flow]:
         """Return the flows to these targets (default: all) that are enabled or have heartbeats.
 
-        Raises ConfigurationError if a target is unknown, if an option of one of these flows is invalid, if none of them
-        is enabled, or if enabled flows with IdentityReplicationPolicy and the same `topics` form a loop.
+        Raises ConfigurationError if a target is unknown, if an option of any flow to these targets is invalid, if none
+        of the flows is enabled, or if enabled flows with IdentityReplicationPolicy and the same `topics` form a loop.
         """
         for alias in targets:
             if alias not in self.clusters:

@@ -1,6 +1,6 @@
 """Offset syncs: pairs of an offset at the source and the offset of the same record at the target.
 
-`SyncSelector` decides which of them are recorded, `OffsetSyncStore` translates committed offsets with them.
+`SyncSelector` decides which of them are recorded, and `OffsetSyncStore` translates committed offsets with them.
 KIP-382, with the translation of KAFKA-12468 (Kafka 3.5): Kafka's `OffsetSyncWriter` and `OffsetSyncStore`.
 """
 
@@ -70,7 +70,8 @@ class OffsetSyncStore:
         self._limits: defaultdict[TopicPartition, int] = defaultdict(lambda: MIN_SYNCS)
 
     def add(self, sync: OffsetSync) -> None:
-        """Add a sync. If its offset at either cluster is lower than that of the latest sync, it replaces all syncs.
+        """Add a sync. If its offset at either cluster is lower than that of the latest sync, it replaces all syncs
+        of the partition.
 
         In this case, the partition was created again, or is copied again from an earlier offset.
         """

@@ -42,7 +42,7 @@ class ReplicationPolicy:
         return topic == HEARTBEATS or topic.endswith(self._separator + HEARTBEATS)
 
     def is_internal_topic(self, topic: str) -> bool:
-        """Return whether a topic has the name of an internal topic of brokers, Kafka Connect or MirrorMaker."""
+        """Return whether a topic's name has a prefix or suffix of internal topics, such as `__` or `.internal`."""
         return topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal", self._internal(".internal")))
 
     def is_cycle(self, topic: str, target: str) -> bool:

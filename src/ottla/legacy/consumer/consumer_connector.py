@@ -37,7 +37,7 @@ _BYTES = DefaultDecoder()
 
 
 class ConsumerConnector:
-    """A member of a group, which creates streams of messages. Thread-safe."""
+    """A member of a group. Creates streams of messages. Thread-safe."""
 
     def __init__(self, config: ConsumerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
@@ -106,8 +106,8 @@ class ConsumerConnector:
         return list(streams.values())
 
     def commit_offsets(self) -> None:
-        """Commit the offsets of consumed messages. Raises KafkaError if that fails, and IllegalStateError if no streams
-        were created.
+        """Commit the offsets of consumed messages. Raises KafkaError if that fails, and IllegalStateError before the
+        connector has tried to join the group.
         """
         if self._listener is None:
             raise IllegalStateError("there are no streams yet")

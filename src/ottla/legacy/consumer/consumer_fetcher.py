@@ -171,8 +171,8 @@ class ConsumerFetcherThread(threading.Thread):
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Stop the thread. A wait for a response ends at once, a wait for space in a queue does not. Thread-safe; may
-        be called repeatedly.
+        """Stop the thread. A wait for a response ends at once, but a wait for space in a queue does not. Thread-safe;
+        may be called repeatedly.
         """
         with self._changed:
             self._ended.set()

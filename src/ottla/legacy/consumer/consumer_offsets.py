@@ -92,7 +92,7 @@ class OffsetsChannel:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """Close the connection. Thread-safe; a call in another thread is not retried."""
+        """Close the connection. Thread-safe."""
         self._closed.set()
         self._disconnect()
 

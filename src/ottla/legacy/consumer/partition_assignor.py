@@ -1,9 +1,10 @@
 """Assignment of partitions to the threads of a 0.8 group. Each member computes its part of the assignment, without
 communication.
 
-For each topic, range sorts partitions by number and threads by name. With P partitions and T threads, each thread gets
-P // T consecutive partitions, and the first P % T threads get one more: four partitions and three threads result in
-0,1 | 2 | 3. (Some articles say that each thread gets ceil(P / T) partitions, which would be 0,1 | 2,3 | none.)
+Range assigns each topic separately, with the partitions in the order of their numbers and the threads in the order of
+their names. With P partitions and T threads, each thread gets P // T consecutive partitions, and the first P % T
+threads get one more: four partitions and three threads result in 0,1 | 2 | 3. (Some articles say that each thread gets
+ceil(P / T) partitions, which would be 0,1 | 2,3 | none.)
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Decision = dict[TopicPartition, ConsumerThreadId]
 
 
 def by_range(context: AssignmentContext) -> Decision:
-    """Assign consecutive partitions of each topic to the same thread."""
+    """Assign consecutive partitions of each topic to each thread of this member."""
     decision: Decision = {}
     for topic, partitions in context.partitions.items():
         threads = context.threads[topic]
@@ -51,7 +52,7 @@ def by_range(context: AssignmentContext) -> Decision:
 
 def round_robin(context: AssignmentContext) -> Decision:
     """Assign the partitions of all topics to all threads in turn, in the order of the Java hashes of the partitions'
-    names (`[topic,partition]`).
+    names (`[topic,partition]`), and return those of this member.
 
     Raises KafkaError if the topics that members subscribe to do not all have the same threads. A member that subscribes
     to no topic is assigned no partitions, without this check.

@@ -42,7 +42,7 @@ class PartitionTopicInfo:
         return self._consume_offset
 
     def drop(self) -> None:
-        """Let no further messages be consumed, because the partition will be released. Thread-safe."""
+        """Let no further messages be consumed. Thread-safe."""
         with self._lock:
             self._dropped = True
 

@@ -34,7 +34,7 @@ VERSION: Final = 0
 
 class SimpleConsumer:
     """Sends requests to one broker. Thread-safe. `so_timeout` is the time limit in milliseconds for connecting, for
-    sending and for receiving; `max_wait` of a fetch must be less. `buffer_size` is the size of the socket's receive
+    sending and for receiving; `max_wait` of a fetch should be less. `buffer_size` is the size of the socket's receive
     buffer in bytes (-1: the system default).
     """
 
@@ -154,7 +154,7 @@ class SimpleConsumer:
 
     def earliest_or_latest_offset(self, partition: TopicPartition, earliest_or_latest: int) -> int:
         """Return the first offset (EARLIEST_TIME), or the offset after the last committed message (LATEST_TIME). Raises
-        KafkaError if the broker returns an error.
+        KafkaError if the request fails or the broker returns an error.
         """
         info = api.PartitionOffsetRequestInfo(earliest_or_latest, 1)
         answer = self.get_offsets_before(api.OffsetRequest({partition: info})).data[partition]

@@ -12,7 +12,9 @@ _MASK = 0xFFFF_FFFF
 
 
 class Partitioner(Protocol):
-    """The protocol of classes for partitioner.class. Their constructors take the configs, or no argument."""
+    """The protocol of partitioners for partitioner.class: objects, or classes whose constructors take the configs, or
+    no argument.
+    """
 
     def partition(self, key: Any, num_partitions: int) -> int:
         """Return the partition for a key: a number from 0 to num_partitions - 1."""

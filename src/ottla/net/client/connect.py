@@ -26,7 +26,7 @@ NO_TLS: Final = (
 )
 """OpenSSL's error reasons if the peer does not send TLS."""
 TLS_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""The errors that Python raises if the peer closes a TLS connection. Which one depends on Python's version."""
+"""The errors that Python raises if the peer closes a TLS connection."""
 TLS_ALERT: Final = b"\x15\x03"
 """The first bytes of a TLS alert, which a TLS server sends to a plaintext client."""
 FOREIGN_BYTES: Final = 20
@@ -148,9 +148,7 @@ def reason(error: OSError) -> str:
 
 
 def connection_error(error: OSError, peer: str) -> KafkaError | None:
-    """Return the error to raise if a TLS error is permanent, with the config to check; None if the error may be
-    temporary.
-    """
+    """Return the error to raise for a permanent TLS error, with the config to check; None for any other error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         what = error.verify_message.rstrip(".")
         if error.verify_code in WRONG_NAME:

@@ -1,7 +1,7 @@
 """A client's connection: receives requests and sends responses, in order and with limited memory.
 
-Sockets are non-blocking and registered directly with the event loop (`add_reader`, `recv_into`, `sendmsg`, `sendfile`),
-which serves 40 % more requests than asyncio's protocols. As in Kafka, one request of a connection is processed at a
+Sockets are non-blocking and registered directly with the event loop (`add_reader`, `recv_into`, `sendmsg`, `sendfile`).
+This serves 40 % more requests than asyncio's protocols. As in Kafka, one request of a connection is processed at a
 time: the next one is not processed before the response to the last one is written. This limits the memory of a
 connection and keeps responses in order. Small responses are an exception: those to requests that a client has sent
 ahead wait for each other, and are sent together within TURN_SECONDS, because each send wakes the client. While a
@@ -40,7 +40,7 @@ for memory.
 USER = "user"
 """The key of the user's name in a connection's state; absent while the client is not authenticated."""
 BY_TOKEN = "by token"
-"""The key in a connection's state that is true if the client has authenticated with a delegation token."""
+"""The key in a connection's state whose value is true if the client has authenticated with a delegation token."""
 TLS_HELLO = 0x1603
 """The first two bytes that a TLS client sends, as a number."""
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
