@@ -28,7 +28,7 @@ BUFFER_BYTES: Final = 64 * 1024
 READ_BYTES: Final = 1024 * 1024
 """The maximum number of bytes that a worker reads at a time."""
 READAHEAD_BYTES: Final = 4 * 1024 * 1024
-"""The number of bytes after those of `load` that the kernel is advised to read ahead."""
+"""The number of bytes that the kernel is advised to read ahead, after those that the function `load` reads."""
 WORKERS_PER_DEVICE: Final = 4
 MAX_TRIES: Final = 10_000
 """The maximum number of times that `when_cached` waits for missing bytes before it reads without `cached_only`. A

@@ -11,7 +11,7 @@ from ottla.protocol.message import Request, Response
 
 
 class Api(NamedTuple):
-    """One API: its number, Kafka's name for it, and the first version with flexible headers, or None."""
+    """One API: its number, Kafka's name for it, and its first flexible version, or None."""
 
     key: int
     name: str

@@ -1,8 +1,9 @@
 """The base of the generators of codecs, the functions that encode or decode one version of one message.
 
-A codec is one flat function, generated as Python source: arrays become nested loops, and neighbouring numbers (often
-with a length after them) are read or written by one `struct` call, as in code written by hand for that version. It is
-compiled when the version is used for the first time: a process pays only for the few that it uses.
+A codec is one flat function, generated as Python source: arrays become loops (those of numbers a `struct` call), and
+neighbouring numbers (often with a length after them) are read or written by one `struct` call, as in code written by
+hand for that version. It is compiled when the version is used for the first time: a process pays only for the few that
+it uses.
 """
 
 from __future__ import annotations
@@ -18,23 +19,29 @@ from ottla.protocol.fields import Declared
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 """A function that decodes a message: called with (buffer, position, end), it returns (instance, next position)."""
 SlicedDecoder = Callable[[memoryview, int, int, int], Generator[None, None, tuple[Any, int]]]
-"""Like a `Decoder`, but a generator function that yields between slices, so that the caller can let other tasks run.
+"""Like a `Decoder`, but a generator function that yields after every SLICE_ITEMS items, so that the caller can let
+other tasks run.
 
 Its last argument is the maximum number of items in all arrays of the message together.
 """
 SlicedEncoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], Generator[None, None, None]]
-"""Like an `Encoder`, but a generator function that yields between slices, as a `SlicedDecoder` does."""
+"""Like an `Encoder`, but a generator function that yields as a `SlicedDecoder` does."""
 Encoder = Callable[[Any, bytearray, "list[tuple[int, Any]] | None"], None]
 """A function that encodes a message: called with (instance, out, cuts), it appends to `out`.
 
-If `cuts` is not None, `records` fields are not copied to `out`, but appended to `cuts` with their positions in `out`.
+If `cuts` is not None, the contents of `records` fields are not copied to `out`. Instead, (position in `out`, records)
+is appended to `cuts` for each field that is not empty.
 """
 
 
 SLICE_ITEMS = 256
-"""Number of items after which a sliced codec yields. They usually take less than a millisecond to process."""
+"""Number of array items after which a sliced codec yields. Items of arrays of numbers are not counted. The items
+usually take less than a millisecond to process.
+"""
 MAX_STRING_BYTES = 32767
-"""Maximum size of a string in bytes, as in Kafka. The varint lengths of flexible versions could be larger."""
+"""Maximum size of a string in bytes, as in Kafka. Decoders check it, because the varint lengths of flexible versions
+can be larger.
+"""
 
 
 def string_too_long(what: str) -> MalformedMessageError:
@@ -53,7 +60,7 @@ def fitting(raw: bytes) -> bytes:
 
 
 def malformed(what: str) -> MalformedMessageError:
-    """Return the error for a length or count that does not fit the remaining bytes."""
+    """Return the error for a wrong length or count."""
     return MalformedMessageError(f"{what}: its length or count does not fit the bytes that are left")
 
 

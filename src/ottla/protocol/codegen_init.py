@@ -1,4 +1,4 @@
-"""Generates `__init__`; see `codegen`."""
+"""Generates the `__init__` of messages and structures from their fields."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Reader(Source):
     """Generates the decoder of one version. A method that "reads" something adds the lines that do so."""
 
     def flush(self) -> None:
-        """Add one struct call that unpacks all fields of the pending run."""
+        """Add one struct call that unpacks all values of the pending run, if there are any."""
         if not self.run:
             return
         layout = struct.Struct(">" + "".join(letter for letter, _ in self.run))

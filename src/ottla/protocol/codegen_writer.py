@@ -12,14 +12,14 @@ from ottla.protocol.fields import FIXED, Declared, Field
 class EncoderWriter(Source):
     """Generates the encoder of one version. A method that "writes" something adds the lines that do so.
 
-    Encoding fails if a field is set that the version does not have, unless the field is ignorable, because the receiver
-    would do something else. Responses leave such fields out (`lenient`), because the client chooses the version.
+    Encoding fails if a field is set that the version does not have, unless the field is ignorable: the receiver would
+    not do what the field requests. Responses leave such fields out (`lenient`), because the client chooses the version.
     """
 
     lenient = False
 
     def flush(self) -> None:
-        """Add one struct call that packs all fields of the pending run."""
+        """Add one struct call that packs all values of the pending run, if there are any."""
         if not self.run:
             return
         pack = self.share("pack", struct.Struct(">" + "".join(letter for letter, _ in self.run)).pack)

@@ -55,7 +55,7 @@ class FetchLimits(NamedTuple):
 
 
 class FetchSessionHandler:
-    """The session with one broker. At most one request is in flight."""
+    """The fetching side of a session with one broker."""
 
     __slots__ = ("_by_id", "epoch", "id", "sent")
 
@@ -67,12 +67,12 @@ class FetchSessionHandler:
         self._by_id = True
 
     def forget(self) -> None:
-        """Begin a new session with the next request, because the broker has none for this client."""
+        """Forget the session, so that the next request does not refer to it."""
         self.id = NO_SESSION
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new session with the next request; the broker then drops the old one, if it still has it."""
+        """Let the next request contain all partitions. If it begins a new session, the broker drops the old one."""
         self.epoch = FULL
         self.sent = {}
 
@@ -142,9 +142,7 @@ class FetchSessionHandler:
         return FetchRequest(max_wait_ms=0, min_bytes=0, session_id=self.id, session_epoch=FINAL)
 
     def handle_response(self, response: FetchResponse) -> bool:
-        """Apply a response. Return False if it has an error as a whole; the next request then starts a new session,
-        with all partitions.
-        """
+        """Apply a response. Return False if it has an error as a whole; the next request then has all partitions."""
         if response.error_code:
             if response.error_code == errors.FetchSessionIdNotFoundError.code:
                 self.forget()

@@ -6,11 +6,10 @@
 
 `versions` are the versions of the message that have the field: "3+", "0-12", "4". `nullable` are the versions in which
 it may be None. `default` is the value of a field that was not set or not sent: zero or empty by default, None for
-`records` and nullable structures. If the field has another value, encoding a version without the field fails, unless
-the field is `ignorable` or the message is a response. `tag` makes it a tagged field in every version that has it
-(KIP-482): it is sent only when it differs from its default, except that a nullable structure is always sent.
-
-A structure in a tagged field is None when it was not sent.
+`records`, and for structures that are nullable or tagged. If the field has another value, encoding a version without
+the field fails, unless the field is `ignorable` or the message is a response. `tag` makes it a tagged field in every
+version that has it (KIP-482): it is sent only when it differs from its default, except that a nullable structure is
+always sent.
 """
 
 from __future__ import annotations

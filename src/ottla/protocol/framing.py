@@ -36,7 +36,7 @@ class FrameReader:
         self._block = bytearray(block_bytes)
         self._view = memoryview(self._block)
         self._spare = bytearray()
-        """An earlier block for reuse. Two blocks are needed if bytes arrive while frames of the last one are in use."""
+        """An earlier block for reuse, or empty. Two are needed if bytes arrive while frames of one are in use."""
         self._start = 0
         self._end = 0
 
@@ -98,8 +98,8 @@ class FrameReader:
         return min(4 + self._size(), max(self.trust_bytes, 2 * waiting))
 
     def _move(self, size: int) -> None:
-        """Continue in another block (or at the start of this one, if it has the size and is free), with the incomplete
-        frame.
+        """Move the incomplete frame to the start of a block of at least `size` bytes: of the current block, if it has
+        the required size and no frame of it is in use, otherwise of another one.
         """
         waiting = self._end - self._start
         size = max(self._block_bytes, size)
@@ -113,7 +113,7 @@ class FrameReader:
         self._start, self._end = 0, waiting
 
     def _new_block(self, size: int) -> bytearray:
-        """Return the spare block if it is free and its size fits, since it needs no zeros; else a new one."""
+        """Return the spare block if no frame of it is in use and its size fits, otherwise a new one."""
         spare = self._spare
         return spare if size <= len(spare) <= 2 * size and _is_free(spare) else bytearray(size)
 

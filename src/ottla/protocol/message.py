@@ -65,7 +65,7 @@ class StructType(type):
 
     @property
     def RESPONSE(cls) -> type[Response]:  # noqa: N802
-        """The response class of a request class: the class of that name in the same module."""
+        """The response class of a request class: in the same module, the class named `NAME` + "Response"."""
         response: type[Response] = vars(sys.modules[cls.__module__])[f"{cls.NAME}Response"]  # type: ignore[attr-defined]
         return response
 
@@ -200,8 +200,9 @@ def encode_chunks_in_slices(message: Struct, version: int, out: bytearray) -> Ge
 def encode(message: Struct, version: int, out: bytearray | None = None) -> bytearray:
     """Append a message, records included, to `out` or to a new bytearray, and return the bytearray.
 
-    Raises MalformedMessageError if a value does not fit its field, UnsupportedVersionError for a version that is not
-    declared, or that has no field for a value.
+    Raises MalformedMessageError if a value cannot be written as the type of its field, and UnsupportedVersionError for
+    a version that is not declared, or that lacks a field that is set, unless the field is ignorable or the message is a
+    response.
     """
     out = bytearray() if out is None else out
     _write(message, version, out, None)

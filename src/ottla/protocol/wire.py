@@ -14,7 +14,7 @@ class Sendable(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes of the piece, which never changes."""
+        """The number of bytes of the piece."""
         ...
 
     def read(self) -> bytes:

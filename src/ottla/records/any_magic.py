@@ -82,8 +82,8 @@ def split(buf: Buffer) -> Iterator[tuple[BatchHeader, int, int]]:
 
 
 def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
-    """Check that the batch at `start` is complete, its counts are not negative, and its CRC is correct. Raises
-    CorruptMessageError otherwise.
+    """Check that the batch at `start` is complete, its CRC is correct and, in format 2, its record count and last
+    offset delta are not negative. Raises CorruptMessageError otherwise.
     """
     if header.magic == MAGIC:
         batch.verify(buf, start, header)
@@ -95,8 +95,9 @@ def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
 
 
 def decode_records(buf: Buffer, start: int, header: BatchHeader, from_offset: int = 0) -> list[Record]:
-    """Return the records of one whole batch from `from_offset` on. Raises CorruptMessageError if they are malformed.
-    The CRC is checked only for formats 0 and 1.
+    """Return the records of one whole batch from `from_offset` on. The CRC is checked only for formats 0 and 1.
+
+    Raises CorruptMessageError if they are malformed, and UnsupportedCompressionTypeError for an unknown codec.
     """
     if header.magic == MAGIC:
         return decoder.decode_records(buf, start, header, from_offset)

@@ -1,6 +1,7 @@
-"""The memory of requests that are being received or processed: reusable buffers, and a limit for large requests.
+"""The memory that connections share: reusable buffers, and a limit for large requests.
 
-The limit is Kafka's `queued.max.request.bytes` (KIP-72). It applies to the buffers of requests above the standard size.
+The limit is Kafka's `queued.max.request.bytes` (KIP-72). It applies to the buffers of requests above the standard size,
+while the requests are received and processed.
 The buffer of a connection's first such request grows with the bytes that arrive, so that a peer that announces much and
 sends little does not block others; later ones are allocated as a whole. Small requests never wait for memory. If the
 limit is reached, large requests wait. Two rules prevent a deadlock: a peer that does not complete its request in time
@@ -45,11 +46,11 @@ class PoolClient(Protocol):
 
 
 class MemoryPool:
-    """The memory of requests, which all connections of a broker share."""
+    """Reusable buffers, and the memory of large requests, which all connections of a broker share."""
 
     def __init__(self, limit: int = -1) -> None:
         self.limit = limit
-        """The number of bytes of large requests from which further ones wait; 0 or less for no limit."""
+        """The total size of large requests in bytes at which further ones wait; 0 or less for no limit."""
         self.used = 0
         self._held: dict[PoolClient, int] = {}
         self._waiting: dict[PoolClient, None] = {}

@@ -135,7 +135,9 @@ class TlsConnection(Connection):
             self._begin()
 
     def _begin(self) -> None:
-        """Map the client's certificate, if there is one, to a user, and start to read requests."""
+        """Map the client's certificate, if there is one, to a user, and start to read requests. Reject the client if
+        its certificate cannot be mapped.
+        """
         assert isinstance(self._sock, ssl.SSLSocket)
         assert self._deadline is not None
         self._deadline.cancel()
@@ -217,7 +219,7 @@ class TlsConnection(Connection):
         self._loop.call_soon(self._on_readable)
 
     def _read_records(self) -> bool:
-        """Read and process bytes. Return whether to call this again, because the socket may not report what is left."""
+        """Read and process bytes. Return whether to call this again without waiting for the socket."""
         assert isinstance(self._sock, ssl.SSLSocket)
         before = len(self._stash) if self._buffer is None else self._filled
         error = self._fill(self._buffer or self._take_buffer())

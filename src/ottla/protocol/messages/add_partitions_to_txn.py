@@ -48,7 +48,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
 
 
 class AddPartitionsToTxnTopicResult(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     name: str = f.string("0+")
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = f.array(AddPartitionsToTxnPartitionResult, "0+")

@@ -20,7 +20,7 @@ class Listener(Struct):
 
 
 class AddRaftVoterRequest(Request["AddRaftVoterResponse"], api_key=80, versions="0-1", flexible="0+"):
-    """The voter: its id, the directory of its log, and its listeners."""
+    """The voter: its id, the id of its log directory, and its listeners."""
 
     cluster_id: str | None = f.string("0+", nullable="0+")
     timeout_ms: int = f.int32("0+")

@@ -42,7 +42,7 @@ class ReassignablePartitionResponse(Struct):
 
 
 class ReassignableTopicResponse(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     name: str = f.string("0+")
     partitions: list[ReassignablePartitionResponse] = f.array(ReassignablePartitionResponse, "0+")

@@ -37,7 +37,7 @@ class AlterReplicaLogDirPartitionResult(Struct):
 
 
 class AlterReplicaLogDirTopicResult(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     topic_name: str = f.string("0+")
     partitions: list[AlterReplicaLogDirPartitionResult] = f.array(AlterReplicaLogDirPartitionResult, "0+")

@@ -17,7 +17,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ApiVersionsRequest(Request["ApiVersionsResponse"], api_key=18, versions="0-5", flexible="3+"):
-    """The client's software, and from version 5 on the cluster and node that it expects."""
+    """The client's software (from version 3 on), and the cluster and node that it expects (from version 5 on)."""
 
     client_software_name: str = f.string("3+", ignorable=True)
     client_software_version: str = f.string("3+", ignorable=True)
@@ -42,7 +42,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """A feature that the whole cluster uses, and its level."""
+    """A feature that the whole cluster uses, with its lowest and highest level."""
 
     name: str = f.string("3+")
     max_version_level: int = f.int16("3+")

@@ -42,7 +42,7 @@ class ConsumerGroupRegularExpressionKey(Data, versions="0"):
 
 
 class ConsumerGroupMetadataValue(Data, versions="0", flexible="0+"):
-    """A group's epoch, and from Kafka 4.1 on a hash of the topics that it was last assigned for."""
+    """A group's epoch, and from Kafka 4.1 on a hash of the metadata of its topics."""
 
     epoch: int = f.int32("0+")
     metadata_hash: int = f.int64("0+", tag=0)

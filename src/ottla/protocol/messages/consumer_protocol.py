@@ -4,7 +4,8 @@ A subscription or an assignment is sent as bytes: a version of 2 bytes, then the
 writes them). Readers ignore what a version newer than theirs has appended.
 
 - version 1 adds the partitions that a member owns, for cooperative rebalancing (KIP-429)
-- 2 adds the generation in which it was assigned them, so that stale claims are detected; 3 adds its rack (KIP-881)
+- 2 adds the generation in which it was assigned them, so that stale claims are detected; 3 adds the member's rack
+  (KIP-881)
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class RemainingPartition(Struct):
 
 
 class ControlledShutdownResponse(Response, api_key=7, versions="0-3", flexible="3+"):
-    """The partitions that could not be moved."""
+    """The partitions with several replicas that the broker still leads."""
 
     error_code: int = f.int16("0+")
     remaining_partitions: list[RemainingPartition] = f.array(RemainingPartition, "0+")

@@ -31,7 +31,7 @@ class DeleteRecordsRequest(Request["DeleteRecordsResponse"], api_key=21, version
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """A partition's log start offset after the deletion, or an error."""
+    """A partition's low watermark (the lowest log start offset of its live replicas), and the error code."""
 
     partition_index: int = f.int32("0+")
     low_watermark: int = f.int64("0+")

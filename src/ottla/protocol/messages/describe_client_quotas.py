@@ -48,7 +48,7 @@ class EntryData(Struct):
 
 
 class DescribeClientQuotasResponse(Response, api_key=48, versions="0-1", flexible="1+"):
-    """The quotas that match the filter."""
+    """The entities that match the filter, with their quotas."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

@@ -19,7 +19,9 @@ class DescribeGroupsRequest(Request["DescribeGroupsResponse"], api_key=15, versi
 
 
 class DescribedGroupMember(Struct):
-    """One member, with its subscription as it sent it, and its assignment as the leader sent it."""
+    """One member, with its subscription as it sent it, and its assignment as the leader sent it; both are empty unless
+    the group is stable.
+    """
 
     member_id: str = f.string("0+")
     group_instance_id: str | None = f.string("4+", nullable="4+", default=None, ignorable=True)

@@ -1,6 +1,6 @@
 """DescribeQuorum (key 55): the progress of the members of Kafka's metadata quorum (KIP-595).
 
-- version 1 adds times (KIP-836); 2 adds directories, addresses and messages to errors (KIP-853)
+- version 1 adds times (KIP-836); 2 adds directories and addresses, and messages to errors (KIP-853)
 """
 
 from __future__ import annotations

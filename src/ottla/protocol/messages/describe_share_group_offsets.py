@@ -19,7 +19,7 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
 
 
 class DescribeShareGroupOffsetsRequestGroup(Struct):
-    """One group and its topics; None for all."""
+    """One group, and the topics to describe (None for all topics)."""
 
     group_id: str = f.string("0+")
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = f.array(
@@ -36,7 +36,9 @@ class DescribeShareGroupOffsetsRequest(
 
 
 class DescribeShareGroupOffsetsResponsePartition(Struct):
-    """One partition: the offset of the first unfinished record (-1 if the group has not begun to read), and the lag."""
+    """One partition: the offset of the first unfinished record (-1 if the group has not begun to read, or there is an
+    error), and the lag.
+    """
 
     partition_index: int = f.int32("0+")
     start_offset: int = f.int64("0+")

@@ -20,7 +20,7 @@ class TopicData(Struct):
 
 
 class TransactionState(Struct):
-    """The state of one transactional id, or an error. `transaction_start_time_ms` is -1 if no transaction has begun."""
+    """The state of one transactional id, or an error. `transaction_start_time_ms` is -1 in the state Empty."""
 
     error_code: int = f.int16("0+")
     transactional_id: str = f.string("0+")

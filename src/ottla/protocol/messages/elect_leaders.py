@@ -35,14 +35,14 @@ class PartitionResult(Struct):
 
 
 class ReplicaElectionResult(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     topic: str = f.string("0+")
     partition_result: list[PartitionResult] = f.array(PartitionResult, "0+")
 
 
 class ElectLeadersResponse(Response, api_key=43, versions="0-2", flexible="2+"):
-    """The result of each partition."""
+    """The result of each partition. If all partitions are requested, those that need no election are left out."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("1+")

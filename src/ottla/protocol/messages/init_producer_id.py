@@ -1,4 +1,4 @@
-"""InitProducerId (key 22): a producer id for an idempotent producer, or the id and next epoch of a transactional one.
+"""InitProducerId (key 22): a producer id for an idempotent producer, or the id and epoch of a transactional one.
 
 - since 1, throttling follows the response (KIP-219); 2 is flexible; 3 lets a producer bump its own epoch (KIP-360)
 - 4 may answer PRODUCER_FENCED; 5 may answer TRANSACTION_ABORTABLE (KIP-890); 6 adds two-phase commit (KIP-939)

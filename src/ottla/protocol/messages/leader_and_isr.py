@@ -72,7 +72,7 @@ class LeaderAndIsrPartitionError(Struct):
 
 
 class LeaderAndIsrTopicError(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     topic_id: uuid.UUID = f.uuid("5+")
     partition_errors: list[LeaderAndIsrPartitionError] = f.array(LeaderAndIsrPartitionError, "5+")

@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74): the names of resources with configs (KIP-714, KIP-1142).
+"""ListConfigResources (key 74): the names of resources that can have configs (KIP-714, KIP-1142).
 
 - version 0 lists client metrics only; 1 can select types
 """
@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"], api_key=74, versions="0-1", flexible="0+"):
-    """The types of resources to list; an empty list for all."""
+    """The types of resources to list (from version 1 on); an empty list for all."""
 
     resource_types: list[int] = f.array(f.int8(), "1+")
 
@@ -23,7 +23,7 @@ class ConfigResource(Struct):
 
 
 class ListConfigResourcesResponse(Response, api_key=74, versions="0-1", flexible="0+"):
-    """The resources with configs, or an error code."""
+    """The resources of the requested types, or an error code."""
 
     throttle_time_ms: int = f.int32("0+")
     error_code: int = f.int16("0+")

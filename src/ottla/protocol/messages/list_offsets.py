@@ -5,7 +5,8 @@ timestamp, -4 for the start of the log on the leader's disk, -5 for the last off
 offset that is not in tiered storage yet.
 
 - version 0 (Kafka 0.8) answers with the start offsets of segments, at most `max_num_offsets`
-- 1 answers with one offset and its timestamp; 2 adds the isolation level: the end for read_committed consumers
+- 1 answers with one offset and its timestamp; 2 adds the isolation level, because the end of the log
+  for read_committed consumers is the last stable offset
 - 3 throttles only after the response (KIP-219); 4 adds leader epochs; 5 may answer OFFSET_NOT_AVAILABLE
 - 6 is flexible; 7 adds -3 (KIP-734); 8 adds -4; 9 adds -5 (KIP-1005); 10 adds a time limit; 11 adds -6
 """

@@ -38,7 +38,7 @@ class PartitionRecord(Data, versions="0-2", flexible="0+"):
 
 
 class PartitionChangeRecord(Data, versions="0-2", flexible="0+"):
-    """A partition changed; missing fields are unchanged, as is a leader of -2."""
+    """A partition changed. Fields that have their default are unchanged."""
 
     partition_id: int = f.int32("0+", default=-1)
     topic_id: UUID = f.uuid("0+")

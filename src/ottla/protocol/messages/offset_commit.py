@@ -4,7 +4,8 @@
 - 1 adds the member and generation, and a timestamp per partition, which 2 drops
 - 2 to 4 take a retention time for all offsets; 3 adds the throttle time
 - 5 leaves the retention to the broker (KIP-211); 6 adds the leader epoch of the last record read
-- 7 adds static members; 8 is flexible; 9 is for KIP-848 groups, whose member epoch is in the field of the generation
+- 7 adds static members; 8 is flexible; 9 also serves KIP-848 groups, with the member epoch in the
+  field of the generation
 - 10 names topics by id
 """
 
@@ -53,7 +54,7 @@ class OffsetCommitResponsePartition(Struct):
 
 
 class OffsetCommitResponseTopic(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     name: str = f.string("0-9", ignorable=True)
     topic_id: UUID = f.uuid("10+", ignorable=True)

@@ -34,7 +34,7 @@ class OffsetDeleteResponsePartition(Struct):
 
 
 class OffsetDeleteResponseTopic(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     name: str = f.string("0+")
     partitions: list[OffsetDeleteResponsePartition] = f.array(OffsetDeleteResponsePartition, "0+")

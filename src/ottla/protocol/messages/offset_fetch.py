@@ -16,7 +16,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class OffsetFetchRequestTopic(Struct):
-    """Partitions of one topic (to version 7)."""
+    """Partitions of one topic (up to version 7)."""
 
     name: str = f.string("0-7")
     partition_indexes: list[int] = f.array(f.int32(), "0-7")
@@ -31,7 +31,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """One group and the topics to fetch; None for all."""
+    """One group, and the topics whose offsets are requested (None for all topics)."""
 
     group_id: str = f.string("8+")
     member_id: str | None = f.string("9+", nullable="9+", default=None, ignorable=True)
@@ -59,7 +59,7 @@ class OffsetFetchResponsePartition(Struct):
 
 
 class OffsetFetchResponseTopic(Struct):
-    """The partitions of one topic (to version 7)."""
+    """The partitions of one topic (up to version 7)."""
 
     name: str = f.string("0-7")
     partitions: list[OffsetFetchResponsePartition] = f.array(OffsetFetchResponsePartition, "0-7")

@@ -1,8 +1,8 @@
 """Produce (key 0): append record batches to partitions.
 
 The broker responds as `acks` requires: 0 never, 1 after the leader's write, -1 after that of every in-sync replica.
-The version decides which record format clients send: 0 (Kafka 0.8) up to version 1, 1 in version 2, and 2 from version
-3 on, for which the broker accepts no other format.
+The version decides which record format clients send: format 0 up to version 1, format 1 in version 2, and format 2 from
+version 3 on, for which the broker accepts no other format.
 
 - version 1 adds the throttle time (0.9), 2 the log append time (0.10)
 - 3 adds the transactional id; from here on one batch per partition

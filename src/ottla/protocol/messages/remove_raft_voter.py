@@ -9,7 +9,7 @@ from ottla.protocol.message import Request, Response
 
 
 class RemoveRaftVoterRequest(Request["RemoveRaftVoterResponse"], api_key=81, versions="0", flexible="0+"):
-    """The voter: its id and the directory of its log."""
+    """The voter: its id, and the id of its log directory."""
 
     cluster_id: str | None = f.string("0+", nullable="0+")
     voter_id: int = f.int32("0+")

@@ -64,7 +64,7 @@ class PartitionData(Struct):
 
 
 class ShareAcknowledgeTopicResponse(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     topic_id: UUID = f.uuid("0+")
     partitions: list[PartitionData] = f.array(PartitionData, "0+")

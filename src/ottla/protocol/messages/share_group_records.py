@@ -46,7 +46,7 @@ class ShareGroupMemberMetadataValue(Data, versions="0", flexible="0+"):
 
 
 class ShareGroupMetadataValue(Data, versions="0", flexible="0+"):
-    """A group's epoch, and a hash of the topics that it was last assigned for."""
+    """A group's epoch, and a hash of the metadata of its topics."""
 
     epoch: int = f.int32("0+")
     metadata_hash: int = f.int64("0+")

@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat (key 88): join a streams group (KIP-1071), stay in it, receive tasks, and leave.
 
 A member of a streams group is a thread of Kafka Streams. It joins with the topology of its application; the broker
-creates the internal topics and assigns tasks. A task is one partition of all topics that a subtopology reads. Optional
-fields that have not changed since the last heartbeat are left out (None, or -1).
+creates the internal topics and assigns tasks. A task is the part of a subtopology that reads one partition of each
+of its source topics. Optional fields that have not changed since the last heartbeat are left out (None, or -1).
 
 - version 1 widens the acceptable recovery lag to 8 bytes, and lets the broker request a description of the topology
 """

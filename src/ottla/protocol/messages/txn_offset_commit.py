@@ -52,7 +52,7 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     name: str = f.string("0-5", ignorable=True)
     topic_id: UUID = f.uuid("6+", ignorable=True)

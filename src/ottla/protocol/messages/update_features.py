@@ -10,7 +10,7 @@ from ottla.protocol.message import Request, Response, Struct
 
 
 class FeatureUpdateKey(Struct):
-    """One feature and its new level; below 1 the feature is removed."""
+    """One feature and its new level; a level below 1 removes the feature."""
 
     feature: str = f.string("0+")
     max_version_level: int = f.int16("0+")

@@ -54,7 +54,7 @@ class PartitionResult(Struct):
 
 
 class TopicResult(Struct):
-    """The partitions of one topic."""
+    """The results of one topic's partitions."""
 
     topic_id: UUID = f.uuid("0+")
     partitions: list[PartitionResult] = f.array(PartitionResult, "0+")

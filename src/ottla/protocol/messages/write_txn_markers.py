@@ -1,5 +1,6 @@
-"""WriteTxnMarkers (key 27): write the markers that end transactions to partitions of a broker (KIP-98). Between
-brokers.
+"""WriteTxnMarkers (key 27): write the markers that end transactions to partitions of a broker (KIP-98).
+
+Transaction coordinators send it, and admin clients to abort a hanging transaction.
 
 - version 1 is flexible;
   2 adds the transaction version, so that late markers can be detected (KIP-890)
@@ -44,7 +45,7 @@ class WritableTxnMarkerPartitionResult(Struct):
 
 
 class WritableTxnMarkerTopicResult(Struct):
-    """The partitions of one topic."""
+    """The outcomes of one topic's partitions."""
 
     name: str = f.string("0+")
     partitions: list[WritableTxnMarkerPartitionResult] = f.array(WritableTxnMarkerPartitionResult, "0+")
