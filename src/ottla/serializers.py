@@ -27,7 +27,7 @@ class Serde:
     expected = ""
     """The description of valid values in error messages."""
     size: int | None = None
-    """The size in bytes of every serialized value; None if sizes vary."""
+    """The size in bytes of every serialized value; None if it may vary."""
 
     def configure(self, configs: Mapping[str, Any], is_key: bool) -> None:
         """Configure the serde with the client's configs. A client calls it before the other methods."""

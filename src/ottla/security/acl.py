@@ -95,7 +95,7 @@ class ResourcePatternFilter(NamedTuple):
     def matches(self, pattern: ResourcePattern) -> bool:
         """Return whether the filter matches a pattern.
 
-        With pattern type MATCH, it matches the patterns that cover a resource with the name `resource_name`.
+        With pattern type MATCH and a `resource_name`, it matches the patterns that cover a resource of this name.
         """
         kind, name, how = self
         if kind not in (ResourceType.ANY, pattern.resource_type):

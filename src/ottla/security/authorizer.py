@@ -1,4 +1,4 @@
-"""Authorization by ACLs, with the same decisions as Kafka's AclAuthorizer and StandardAuthorizer.
+"""Authorization by ACLs, like Kafka's AclAuthorizer and StandardAuthorizer.
 
 A super user is authorized for everything. For others, the ACLs of the resource decide: those for its name, for `*`, and
 for every prefix of its name. DENY takes precedence. READ, WRITE, DELETE and ALTER imply DESCRIBE, and ALTER_CONFIGS
@@ -32,7 +32,9 @@ ALLOWED_BY: Final = {
         {ACLOperation.ALL, ACLOperation.DESCRIBE_CONFIGS, ACLOperation.ALTER_CONFIGS}
     ),
 }
-"""For each operation that others imply: the operations whose ALLOW ACLs allow it."""
+"""The operations whose ALLOW ACLs allow an operation, by the allowed operation. An operation that is missing here is
+allowed only by ACLs for itself and for ALL.
+"""
 EVERYBODY: Final = f"User:{WILDCARD}"
 MAX_REMEMBERED: Final = 10_000
 MAX_REMEMBERED_NAME: Final = 255

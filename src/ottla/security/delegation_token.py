@@ -51,5 +51,5 @@ def token_hmac(master_key: bytes, token_id: str) -> bytes:
 
 
 def token_password(secret: bytes) -> str:
-    """Return the password for SCRAM of a client that authenticates with the token's secret."""
+    """Return the SCRAM password of a client that authenticates with the token's secret."""
     return b64encode(secret).decode()

@@ -5,8 +5,8 @@
     KafkaConsumer(value_deserializer=AvroDeserializer(registry))
 
 Schemas are cached. Serializing a record for a subject that is not cached, or deserializing one with a schema id that is
-not cached, waits for the registry in the calling thread. Deserializing Protobuf, or JSON without validation, needs no
-registry.
+not cached, waits for the registry in the calling thread. Deserializing Protobuf, or JSON without validation, sends
+no requests to the registry.
 """
 
 from ottla.serdes.avro import AvroDeserializer, AvroSerializer

@@ -46,7 +46,7 @@ class ProtobufSerializer(SchemaSerializer):
 
     def serialize(self, topic: str, value: Any) -> bytes | None:
         """Return the bytes of a message; None for None. Raises TypeError if the value is not an instance of the message
-        class, and SchemaRegistryError if a request to the registry fails.
+        class, ValueError if the subject is empty, and SchemaRegistryError if a request to the registry fails.
         """
         if value is None:
             return None

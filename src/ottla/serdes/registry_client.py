@@ -34,7 +34,7 @@ class SchemaReference(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """The text of a schema, its type (AVRO, JSON or PROTOBUF), and the schemas that it uses."""
+    """The text of a schema, its type (AVRO, JSON or PROTOBUF), and references to the schemas that it uses."""
 
     text: str
     schema_type: str = "AVRO"

@@ -11,6 +11,6 @@ class SchemaRegistryError(KafkaError):
     def __init__(self, message: str, error_code: int = -1) -> None:
         super().__init__(message)
         self.error_code = error_code
-        """The error code in the registry's last error response, such as 40403, or its HTTP status if it contains no
-        code; -1 if there was no such response.
+        """The error code in the registry's last error response, such as 40403, or the HTTP status of the
+        response if it has another format; -1 if there was no such response.
         """

@@ -23,7 +23,9 @@ MAX_SUBJECTS: Final = 1_000
 
 
 class SubjectNames:
-    """Names subjects by a strategy: one of `STRATEGIES`, or a callable. Raises ConfigurationError for other names."""
+    """Names subjects by a strategy: the name of one of `STRATEGIES`, with or without its Java package, or a callable.
+    Raises ConfigurationError for other names.
+    """
 
     def __init__(self, strategy: str | SubjectNameStrategy = "TopicNameStrategy") -> None:
         if callable(strategy):

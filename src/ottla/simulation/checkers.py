@@ -193,8 +193,9 @@ def _first_difference(one: Sequence[object], other: Sequence[object]) -> str:
 def high_watermarks_cover_acked_records(
     acks: Iterable[Ack], replicas: Mapping[TopicPartition, Sequence[Replica]], brokers: int = 3
 ) -> list[str]:
-    """Check that each partition of ORDERED and TRANSFERS has `brokers` replicas, and that for each partition of ORDERED
-    the lowest high watermark of its replicas is above the offset of its last acknowledged record.
+    """Check that each partition of ORDERED and TRANSFERS in `replicas` has `brokers` replicas, and that for
+    each partition of ORDERED the lowest high watermark of its replicas is above the offsets of its acknowledged
+    records.
     """
     ends = smallest(replicas)
     last: dict[TopicPartition, int] = {}

@@ -73,7 +73,7 @@ TIERED_TOPIC: Final = {"remote.storage.enable": "true", "local.retention.bytes":
 
 
 class SimulatedBroker:
-    """One broker, across restarts. Its processes are killed and started by faults."""
+    """One broker, across all processes that run it."""
 
     def __init__(self, world: World, broker_id: int, configs: Mapping[str, Any]) -> None:
         self.world = world
@@ -230,7 +230,9 @@ class SimulatedCluster:
         return [broker.node for broker in self.brokers if broker.node is not None]
 
     async def start(self, timeout: float = 60) -> None:
-        """Start all brokers, and return when they serve clients. Raises TimeoutError after `timeout` seconds."""
+        """Start all brokers, and return when they serve clients. Raises TimeoutError if that takes longer than
+        `timeout` seconds.
+        """
         for broker in self.brokers:
             broker.start()
         async with asyncio.timeout(timeout):

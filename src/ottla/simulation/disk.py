@@ -124,8 +124,8 @@ class Disk:
         self.paths[inode] = path
 
     def synced(self, fd: int, path: str) -> None:
-        """Record that the content of a file, or the names in a directory, are on disk. Earlier changes of names in
-        other directories are then on disk as well.
+        """Record that the content of a file, or the names in a directory, are on disk. In the case of a directory,
+        earlier changes of names in other directories are on disk as well.
         """
         stat = os.fstat(fd)
         self.writes.pop(stat.st_ino, None)
@@ -173,8 +173,8 @@ class Disk:
 
 
 def moved(path: str, source: str, target: str) -> str:
-    """Return the path of a file after a rename of `source` to `target`, which may be the file itself, a directory above
-    it, or another path.
+    """Return the path of a file after a rename of `source` to `target`. `source` may be the file itself, a directory
+    above it, or another path.
     """
     return target + path[len(source) :] if path == source or path.startswith(f"{source}/") else path
 

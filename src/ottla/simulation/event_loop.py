@@ -164,7 +164,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         """The context of the simulator's own callbacks, which belong to no process."""
         self.resolver: Resolver | None = None
         self.new_workers: Callable[[], Executor] | None = None
-        """Creates the default executor of a process, which dies with it."""
+        """Creates the default executor of a process."""
         self.rounds = 0
         """The number of iterations so far."""
         self._jumped_at_round = 0

@@ -18,12 +18,14 @@ from ottla.simulation.workers import SimulatedExecutor
 
 CONTROLLER: Final = -1
 REJOIN_SECONDS: Final = 6.0
-"""Time in seconds within which an isolated broker begins to follow the leaders that have replaced it."""
+"""Time in seconds after its reconnection within which an isolated broker begins to follow the leaders that have
+replaced it.
+"""
 
 
 class Fault(NamedTuple):
-    """One fault. Times are in seconds of virtual time: `at` counts from the start of the load in a plan, and from that
-    of the run when the fault is injected.
+    """One fault. Times are in seconds of virtual time. In a plan, `at` counts from the start of the load; `inject`
+    expects it to count from the start of the run.
     """
 
     at: float
@@ -307,8 +309,8 @@ def busy_spans(faults: Sequence[Fault]) -> list[Span]:
 
 
 def plan(rng: random.Random, seconds: float, brokers: int, kinds: Sequence[str] = ()) -> list[Fault]:
-    """Plan the faults of a run by chance: they begin within about `seconds`, and are of the kinds in `kinds` (empty:
-    KINDS). CONTROLLER_SHARE of them target the controller.
+    """Plan the faults of a run at random: they begin within about `seconds`, and are of the kinds in `kinds` (empty:
+    KINDS). About CONTROLLER_SHARE of them target CONTROLLER.
     """
     names = list(kinds) or list(KINDS)
     weights = [ALL_KINDS[name].weight for name in names]

@@ -90,8 +90,8 @@ class Network:
         return (source, target) in self._cuts or source in self.down or target in self.down
 
     def reset_connections(self, host: str, share: float) -> int:
-        """Reset about this share of a host's connections at both ends, losing the data in transit. Return their
-        number.
+        """Reset about this share of a host's connections at both ends, losing the data in transit. Return the
+        number of connections that were reset.
         """
         count = 0
         for sock in list(self.sockets.values()):
@@ -234,7 +234,7 @@ class SimulatedSocket:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the peer has closed the connection, or it has failed."""
+        """Whether the peer has closed the connection, or the connection has failed."""
         return self._has_end or bool(self._error)
 
     @property

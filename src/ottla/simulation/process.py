@@ -40,8 +40,8 @@ class Process:
         self.deferred: list[asyncio.Handle] = []
         """Callbacks that were due while the process was paused."""
         self.remains: list[Any] = []
-        """References to suspended coroutines of a dead process. Without them, the coroutines would be freed and run
-        their `finally` blocks.
+        """The callbacks and tasks of a dead process. Without these references, suspended coroutines would be freed and
+        run their `finally` blocks.
         """
         self._tasks: list[asyncio.Task[Any]] = []
         self._next_prune = TASKS_BETWEEN_PRUNES

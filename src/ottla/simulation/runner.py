@@ -322,7 +322,7 @@ class Simulation:
 
     async def _recover(self) -> None:
         """Start the brokers that are down, wait until all brokers serve clients and all replicas are in sync, and check
-        that every partition of ORDERED accepts writes, unless their producers are left out. The wait and
+        that every partition of ORDERED accepts writes, unless its producers are left out. The wait and
         the check take RECOVERY_SECONDS at most, each.
         """
         self.history.calm.set()
@@ -438,7 +438,7 @@ def run(run_plan: Plan) -> RunOutcome:
 def directory_of_run() -> Iterator[Path]:
     """Context manager: create a directory for the disks of a run, in memory if possible, and remove it at the end.
 
-    Its path has the same length in every process, because messages that name a file contain the length of its path.
+    Its path has the same length in every process, because the sizes of messages that contain paths depend on it.
     """
     directory = Path(tempfile.mkdtemp(prefix=_prefix(os.getpid()), dir=_parent_directory()))
     try:
@@ -448,7 +448,7 @@ def directory_of_run() -> Iterator[Path]:
 
 
 def remove_directories(pid: int) -> None:
-    """Remove the directories of the runs of a process that was killed."""
+    """Remove the directories of the runs of a process that has ended."""
     for directory in _parent_directory().glob(f"{_prefix(pid)}*"):
         shutil.rmtree(directory, ignore_errors=True)
 

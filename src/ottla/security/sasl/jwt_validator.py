@@ -38,7 +38,8 @@ Only asymmetric ones are accepted, because with a shared secret brokers could cr
 KEYS_TIMEOUT_SECONDS: Final = 10.0
 MAX_KEYS_BYTES: Final = 1 << 20
 UNKNOWN_KEY_PAUSE_SECONDS: Final = 10.0
-"""Minimum time in seconds after a refresh of the keys before a token with an unknown key causes another one."""
+"""Minimum time in seconds after a refresh of the keys before a token with an unknown key causes another refresh.
+"""
 READ_ERRORS: Final = (OSError, HTTPException, ValueError, TypeError, KeyError)
 """The errors of reading keys: HTTPException if the endpoint does not answer with HTTP, KeyError for missing fields."""
 MAX_TIME: Final = 1e15
@@ -72,10 +73,10 @@ class UnsecuredJwtValidator:
         self._now = now
 
     def check(self, token: str) -> AuthenticatedUser:
-        """Return the user that the token claims.
+        """Return the user that the token claims, and the token's expiry time.
 
-        Raises InvalidTokenError if it is malformed, signed, expired, or issued in the future or after its expiry time,
-        or if it lacks a user, an expiry time or a required scope.
+        Raises InvalidTokenError if the token is malformed, signed or expired, if it was issued in the future or not
+        before its expiry time, or if it lacks a user, an expiry time or a required scope.
         """
         header, claims = _parts(token)
         if header.get("alg") != "none" or not token.endswith(".") or token.count(".") != 2:
@@ -128,10 +129,10 @@ class JwtValidator:
         self._read_at = time.monotonic()
 
     def check(self, token: str) -> AuthenticatedUser:
-        """Return the token's user.
+        """Return the token's user and expiry time.
 
-        Raises InvalidTokenError if it is malformed, its key is unknown, its signature or a claim is invalid, or it
-        lacks an expiry time or a user.
+        Raises InvalidTokenError if the token is malformed, its key is unknown, its signature or a claim is invalid, or
+        it lacks an expiry time or a user.
         """
         jwt, config = self._jwt, self._config
         audience, issuer = config.sasl_oauthbearer_expected_audience, config.sasl_oauthbearer_expected_issuer
@@ -157,7 +158,7 @@ class JwtValidator:
 
     def _key(self, token: str) -> _Key:
         """Return the key that a token names; if it names none, the only key. If a refresh of the keys is due, start
-        it.
+        it. Raises InvalidTokenError if not exactly one key matches.
         """
         age = time.monotonic() - self._read_at
         if age > self._config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000:
@@ -201,7 +202,7 @@ class JwtValidator:
         return keys
 
     def _usable(self, described: dict[str, Any]) -> _Key | None:
-        """Return a key of the key set; None if it is malformed, not for signatures, or has no accepted algorithm."""
+        """Return a key of the key set; None if tokens cannot be verified with it."""
         try:
             key = self._jwt.PyJWK(described)
         except (self._jwt.PyJWTError, AttributeError):

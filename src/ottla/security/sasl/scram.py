@@ -20,7 +20,7 @@ from ottla.errors import SaslAuthenticationFailedError
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS: Final = 4096
 SALT_BYTES: Final = 24
-"""The size in bytes of the salts of new credentials."""
+"""The size in bytes of the salts of delegation tokens' credentials and, by default, of fake credentials."""
 MAX_ITERATIONS: Final = 1_000_000
 """Maximum number of iterations that a client accepts, so that a server cannot keep it busy."""
 TOKEN_EXTENSION: Final = "tokenauth=true"
@@ -76,11 +76,11 @@ def salted(hash_name: str, password: str, salt: bytes, iterations: int) -> bytes
 
 
 def invented(mechanism: str, user: str, secret: bytes, like: Credential | None = None) -> Credential:
-    """Return a fake credential for an unknown user, which no password matches, so that answers do not reveal which
+    """Return a fake credential, which no password matches, for an unknown user, so that answers do not reveal which
     users exist.
 
-    It is the same for one user on every broker with the same `secret` and `like`. `like`: a real user's credential,
-    whose number of iterations and salt size it gets.
+    For one user and mechanism, it is the same on every broker with the same `secret` and `like`. `like`: a real user's
+    credential, from which the fake one gets its number of iterations and salt size.
     """
 
     def derived(what: bytes) -> bytes:

@@ -102,7 +102,7 @@ class TokenProvider:
         self._asking = asyncio.Lock()
 
     async def token(self) -> Token:
-        """Return a token for a new connection, from the source if the last one is not fresh.
+        """Return a token for a new connection: the last one while it is fresh, otherwise one from the source.
 
         Raises SaslAuthenticationFailedError if that fails.
         """

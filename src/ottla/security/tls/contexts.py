@@ -202,7 +202,7 @@ def _identify(context: ssl.SSLContext, config: TlsConfig) -> str:
 
 
 def _warn_of_expiry(certificates: str) -> None:
-    """Log a warning if the first certificate, which is the listener's own one, has expired or will soon."""
+    """Log a warning if the first certificate, which is the listener's own one, has expired or will expire soon."""
     der = ssl.PEM_cert_to_DER_cert(CERTIFICATE_BLOCK.findall(certificates)[0])
     try:
         subject, expires = subject_of(der), expiry_of(der)
@@ -216,7 +216,7 @@ def _warn_of_expiry(certificates: str) -> None:
 
 
 def _identity(config: TlsConfig) -> tuple[str, Identity | None]:
-    """Return the name of the config that has the private key, and the identity; `("", None)` if there is none."""
+    """Return the config to name in errors about the identity, and the identity; `("", None)` if none is configured."""
     if config.ssl_keystore_key is not None or config.ssl_keystore_certificate_chain is not None:
         _need_pem(config.ssl_keystore_type, "ssl.keystore.key", "ssl.keystore.type")
         pem = f"{config.ssl_keystore_key or ''}\n{config.ssl_keystore_certificate_chain or ''}"

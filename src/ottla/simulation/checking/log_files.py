@@ -102,7 +102,9 @@ class LogFiles:
                 yield f"offset {after.base_offset} follows {before.last_offset}"
 
     def index_faults(self) -> Iterator[str]:
-        """Yield descriptions of the entries of offset and time indexes that point to no batch, or to the wrong one."""
+        """Yield descriptions of the entries of offset indexes that point to no batch or to the wrong one, and of the
+        entries of time indexes whose offset is not the last one of a batch (relative offset 0 is not checked).
+        """
         at = {(batch.segment.stem, batch.position): batch.header for batch in self.batches}
         for path in sorted(self.directory.glob("*.index")):
             for relative, position in _entries(path, INDEX_ENTRY):

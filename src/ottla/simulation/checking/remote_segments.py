@@ -8,8 +8,8 @@ from ottla.broker.server.broker_node import BrokerNode
 
 
 def segments_in_metadata(nodes: Iterable[BrokerNode]) -> dict[str, str]:
-    """Return the names of the states of all segments by segment id, from the brokers in `nodes` that lead partitions of
-    `__remote_log_metadata`.
+    """Return the names of the states of segments by segment id, as they are in the partitions of
+    `__remote_log_metadata` that brokers in `nodes` lead and that are ready.
     """
     states: dict[str, str] = {}
     for node in nodes:

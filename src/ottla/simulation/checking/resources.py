@@ -28,7 +28,7 @@ FILES_PER_LOG: Final = WARM_SEGMENTS + 2
 OTHER_FILES: Final = 16
 SHOWN: Final = 3
 OF_BROKERS: Final = ("FetchFollower",)
-"""Names of requests of other brokers in the statistics, which wait even without clients."""
+"""The requests of other brokers that wait even without clients, by their names in the statistics."""
 
 
 def leaked(cluster: SimulatedCluster) -> list[str]:

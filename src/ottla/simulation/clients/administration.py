@@ -100,7 +100,7 @@ class TopicWorkload(Workload):
                 self.world.note(self.name, f"{number} failed: {error}")
 
     async def change(self) -> None:
-        """Change the topic once. Raises KafkaError if that fails, which is no violation."""
+        """Change the topic at most once. Raises KafkaError if that fails, which is no violation."""
         raise NotImplementedError
 
     async def check(self) -> Sequence[str]:
@@ -141,8 +141,8 @@ class TopicWorkload(Workload):
 
 
 class ReassignedTopic(TopicWorkload):
-    """A topic with two replicas, which are reassigned to other brokers. At times the reassignment is cancelled, or the
-    preferred leader elected.
+    """A topic with two replicas, which are reassigned to brokers chosen at random. At times a reassignment is
+    cancelled, or the preferred leader is elected.
     """
 
     TOPIC = "reassigned"

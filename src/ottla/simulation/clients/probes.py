@@ -209,7 +209,7 @@ class Prober(Workload):
         return response.markers[0].topics[0].partitions[0].error_code
 
     async def _old_leader_changes_isr(self) -> None:
-        """Send AlterPartition with the previous leader epoch, as a leader that was replaced."""
+        """Send AlterPartition with the previous leader epoch, like a leader that was replaced."""
         state = self.world.partition_states.states.get((PROBES, 0))
         controller = next((broker for broker in self._cluster.brokers if broker.is_controller), None)
         if state is None or controller is None or state.leader_epoch < 1 or state.leader < 0:

@@ -117,7 +117,9 @@ class RawClient:
         return response.node_id
 
     async def init_producer(self, transactional_id: str | None = None) -> ProducerId:
-        """Return a new producer id, or that of a transactional id with the next epoch. Raises KafkaError on failure."""
+        """Return a new producer id or, for a transactional id, its producer id with a new epoch. Raises KafkaError on
+        failure.
+        """
         broker = self.any_broker()
         if transactional_id is not None:
             broker = await self.coordinator(transactional_id, TRANSACTION)

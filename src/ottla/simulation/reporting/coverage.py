@@ -38,7 +38,7 @@ class Coverage:
             self.met.update(json.loads(path.read_text())["met"])
 
     def add(self, plan: Plan, items: Iterable[str], faults: Iterable[Fault]) -> list[str]:
-        """Add a run, and return the items that no earlier run has covered."""
+        """Add a run, and return those of its items that no earlier run has covered."""
         new = sorted(item for item in items if item not in self.met)
         self.met.update(items)
         if new:
@@ -90,7 +90,7 @@ def mutated(faults: tuple[Fault, ...], rng: random.Random) -> tuple[Fault, ...]:
 
 
 def _are_apart(fault: Fault, other: Fault) -> bool:
-    """Return whether a fault is far enough from another one that needs calm time around it."""
+    """Return whether a fault is far enough from another one, if that one needs calm time around it."""
     if other.kind not in LOSING:
         return True
     ends = fault.at + fault.seconds

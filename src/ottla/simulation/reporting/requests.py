@@ -1,7 +1,7 @@
 """Requests and responses in the timeline, with the brokers that handle them and the client ids.
 
-Both are written as lines, usually one per partition. Frequent messages are left out, such as those for metadata,
-connections and heartbeats, and fetches without records or errors.
+Both are written as lines, usually one per partition. The messages in LEFT_OUT, which are frequent, are left out, as are
+fetches without records or errors.
 """
 
 from __future__ import annotations

@@ -53,7 +53,9 @@ def clients_of(violations: Sequence[str]) -> list[str]:
 
 
 def story(timeline: Sequence[str], violations: Sequence[str]) -> list[str]:
-    """Return the last MAX_LINES of the timeline's lines that concern the violations, up to the first violation."""
+    """Return the last MAX_LINES of the timeline's lines that concern the violations, up to the first violation. If
+    there are more such lines, a line with the number of those left out comes first.
+    """
     places, clients = partitions_of(violations), clients_of(violations)
     end = next((n + 1 for n, line in enumerate(timeline) if "VIOLATION" in line), len(timeline))
     lines = [line for line in timeline[:end] if _concerns(line, places, clients)]
