@@ -11,7 +11,7 @@ from tests.unit.coordinator.consumer_world import World
 
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
-from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.group.classic.records import group_record, group_tombstone
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
@@ -19,10 +19,11 @@ from ottla.coordinator.group.group_runtime import GroupRuntime
 from ottla.coordinator.group.streams.streams_group import StreamsGroup
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.runtime.result import CoordinatorResult
-from ottla.errors import NotCoordinatorError, NotLeaderOrFollowerError
+from ottla.errors import KafkaStorageError, NotCoordinatorError, NotLeaderOrFollowerError
 from ottla.model import CONSUMER_OFFSETS
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 
 async def test_past_deadline_scheduled_while_expiring_waits_for_the_next_expiry() -> None:
@@ -112,6 +113,36 @@ async def test_empty_group_that_a_classic_member_joins_stays_after_a_failed_appe
     runtime.execute("g", runtime.groups.join(request, version, world.client, future))
     assert runtime.groups.by_id["g"] is group
     assert (await asyncio.wait_for(future, 10)).error_code == NotCoordinatorError.code  # type: ignore[attr-defined]
+    runtime.close()
+
+
+@pytest.mark.parametrize("fails_later", [False, True])
+async def test_assignment_that_could_not_be_written_is_given_to_no_member(fails_later: bool) -> None:
+    world = World()
+    runtime = runtime_of(world)
+    group = ClassicGroup("g", ClassicGroupState.COMPLETING, 1, "consumer", "range")
+    for member_id in ("leader", "follower"):
+        group.add(ClassicMember(member_id, None, "c", "/1.2.3.4", 10, 60, {"range": b"sub"}, b""))
+    group.leader = "leader"
+    runtime.groups.by_id["g"] = group
+    committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def append(*_: object) -> asyncio.Future[None]:
+        if fails_later:
+            return committed
+        raise KafkaStorageError("the disk is full")
+
+    runtime._log.append = append  # type: ignore[method-assign]
+    answers = []
+    for member_id in ("leader", "follower"):
+        answers.append(runtime.response_future())
+        sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id)
+        sync.assignments = [SyncGroupRequestAssignment(member_id="follower", assignment=b"all")]
+        runtime.execute("g", runtime.groups.sync(sync, answers[-1]))
+    if fails_later:
+        committed.set_exception(KafkaStorageError("the disk is full"))
+    assert all(answer.error_code for answer in await asyncio.gather(*answers))  # type: ignore[attr-defined]
+    assert group.state is ClassicGroupState.PREPARING
     runtime.close()
 
 

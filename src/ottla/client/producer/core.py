@@ -199,7 +199,7 @@ class ProducerCore:
         return self.interceptors.on_send(record) if self.interceptors else record
 
     def queues(self, topic: str, partition: int | None) -> TopicQueues | None:
-        """Return the queues of a topic; None if the metadata has no partition of the topic, or `partition` is too high."""
+        """Return the queues of a topic; None if the metadata has no partition of it, or `partition` is too high."""
         cluster, version = self.metadata.cluster, self.metadata.version
         info = cluster.topics.get(topic)
         if info is None or not info.partitions or (partition is not None and partition >= len(info.partitions)):

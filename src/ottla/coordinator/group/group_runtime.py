@@ -16,7 +16,7 @@ from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic import records
-from ottla.coordinator.group.classic.classic_group import ClassicGroup
+from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.coordinator.group.classic.records import CommittedOffset
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
@@ -121,6 +121,7 @@ class GroupRuntime(CoordinatorRuntime):
                 new = self.groups.by_id[group_id]
                 self._respond(self.groups.unload(new), to_client_error(error))
                 self.groups.by_id[group_id] = result.replaced
+            self._rebalance_if_stable(group_id)
             not_before = self._clock.monotonic() + RETRY_SECONDS
         else:
             if result.replacement is not None:
@@ -135,9 +136,21 @@ class GroupRuntime(CoordinatorRuntime):
                 self._respond_when(pending, result)
         self._schedule(group_id, not_before)
 
+    def _rebalance_if_stable(self, group_id: str) -> None:
+        """Start a rebalance of a stable classic group whose record could not be written. Otherwise, members would get
+        an assignment that the next coordinator does not know, which then uses the generation's number again.
+        """
+        group = self.groups.by_id.get(group_id)
+        if isinstance(group, ClassicGroup) and group.state is ClassicGroupState.STABLE:
+            result = CoordinatorResult()
+            self.groups.classic.rebalance(group, result, "its state could not be written")
+            self.execute(group_id, result)
+
     def _on_committed(self, group_id: str, committed: asyncio.Future[None]) -> None:
         if self._uncommitted.get(group_id) is committed:
             del self._uncommitted[group_id]
+        if not committed.cancelled() and committed.exception() is not None:
+            self._rebalance_if_stable(group_id)
 
     async def append(self, group_id: str, records: Sequence[CoordinatorRecord]) -> None:
         """Append and replay records, and return when they are committed.
