@@ -79,7 +79,10 @@ class BufferExhaustedError(KafkaTimeoutError):
 
 
 class TransactionAbortedError(KafkaError):
-    """The record was not sent, because its transaction was aborted."""
+    """The record was not sent, because its transaction was aborted.
+
+    Also raised by a transaction that must be aborted because sending its offsets was interrupted.
+    """
 
 
 class BrokerConnectionError(KafkaError, ConnectionError, retriable=True, refresh_metadata=True):
@@ -503,7 +506,10 @@ class InvalidRecordError(KafkaError, code=87):
 
 
 class UnstableOffsetCommitError(KafkaError, code=88, retriable=True):
-    """The offsets are part of a transaction that is not complete."""
+    """The offsets are part of a transaction that is not complete.
+
+    Ottla's brokers also return it for offsets that another coordinator may have changed.
+    """
 
 
 class ThrottlingQuotaExceededError(KafkaError, code=89, retriable=True):
@@ -683,7 +689,10 @@ class StreamsTopologyFencedError(KafkaError, code=132):
 
 
 class ShareSessionLimitReachedError(KafkaError, code=133, retriable=True):
-    """The broker has the maximum number of share sessions."""
+    """The broker has the maximum number of share sessions.
+
+    Also raised for a share session with too many partitions.
+    """
 
 
 # Errors without a code that are subclasses of errors with a code.

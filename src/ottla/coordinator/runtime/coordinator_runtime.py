@@ -50,7 +50,7 @@ class CoordinatorRuntime(ABC):
         self._log.partition(key)
 
     def confirm(self, key: str, seconds: float) -> asyncio.Future[None] | None:
-        """Prove that this broker still coordinates the key, before a client gets state that another coordinator may
+        """Request proof that this broker still coordinates the key, before a client gets state that another coordinator may
         have replaced.
 
         Return a future that completes with the proof; None if no proof is needed (see `LeaderReplica.confirm`). Raises
@@ -86,7 +86,7 @@ class CoordinatorRuntime(ABC):
 
     @abstractmethod
     def on_unloaded(self, index: int) -> None:
-        """Drop the state of a partition, because this broker no longer leads it, or could not load it.
+        """Drop the state of a partition.
 
         Fail requests that wait in that state, if there are any, so that clients look up the new coordinator.
         """

@@ -146,9 +146,9 @@ class SharePartition:
         return self.runs(taken)
 
     def archive(self, first: int, last: int) -> list[int]:
-        """Archive the available records from offset `first` to `last`, which must not be delivered.
+        """Archive the available records from offset `first` to `last`, because they must not be delivered.
 
-        Stop if there are already `max_records`.
+        Stop at a record for which a slot beyond `max_records` would have to be created.
         """
         archived = []
         for offset in range(max(first, self.start), last + 1):

@@ -82,7 +82,7 @@ class _Quota:
             self.on_assigned(count)
 
     def on_assigned(self, count: int) -> None:
-        """Adjust the share after a member has been assigned its `count`-th task."""
+        """Adjust the share for a member that has `count` tasks now."""
         if self._open and count >= self.share:
             self._open -= 1
             self._tasks -= count
