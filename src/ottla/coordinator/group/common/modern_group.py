@@ -115,8 +115,10 @@ class ModernGroups:
         self.configs = GroupConfigs(group_type, config, image)
 
     def may_assign(self, group: ModernGroup[Any, Any]) -> bool:
-        """Return whether the assignment interval has passed since the last assignment. True if there was none, or
-        its time is unknown."""
+        """Return whether the assignment interval has passed since the last assignment.
+
+        True if there was none, or its time is unknown.
+        """
         interval_ms = self.configs.assignment_interval_ms(group.id)
         if not group.assigned_at_ms or not interval_ms:
             return True

@@ -186,8 +186,9 @@ class ConsumerGroups(TimedGroups):
         return changed
 
     def assignor(self, group: ConsumerGroup) -> tuple[str, Assignor]:
-        """Return the name and function of the assignor that the most members request. If several are tied, or none is
-        requested, return the first of them in group.consumer.assignors.
+        """Return the name and function of the assignor in group.consumer.assignors that the most members request.
+
+        In case of a tie, the first one in the list wins.
         """
         offered = self._config.group_consumer_assignors
         votes = [member.assignor for member in group.members.values() if member.assignor in offered]

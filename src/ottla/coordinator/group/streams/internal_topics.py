@@ -1,7 +1,7 @@
 """Creation of the internal topics of streams groups, in the background, because heartbeats must not wait for it.
 
-Kafka's `AutoTopicCreationManager` for KIP-1071. Heartbeats of the group can report an error
-until the creation may be retried.
+Kafka's `AutoTopicCreationManager` for KIP-1071. Heartbeats of the group can report an error until the creation may be
+retried.
 """
 
 from __future__ import annotations
