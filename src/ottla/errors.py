@@ -55,7 +55,7 @@ class KafkaError(Exception):
 
     @property
     def message(self) -> str:
-        """The error message of a response, for responses that have such a field."""
+        """The message of the error. The broker sends it in responses that have a field for it."""
         return str(self.args[0])
 
 

@@ -59,7 +59,7 @@ class GroupStats:
         """The last generation with members of each classic group, by group id."""
 
     def on_offset(self, value: bytes | None) -> None:
-        """Count the record of an offset that was appended."""
+        """Count the appended record of an offset."""
         self.offset_commits += value is not None
         self.offset_tombstones += value is None
 

@@ -6,9 +6,9 @@
 
 With share.isolation.level=read_committed, records of aborted transactions go from Available to Archived.
 
-Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. Apart
-from `restore`, no slot is added while there are `max_records`. Only the member that has acquired a record can
-acknowledge it. Times are arguments, in seconds of the clock's `monotonic`.
+Invariants: every offset from `start` up to, but not including, `end` has a slot. The slot of `start`, if there is one,
+is not done. Apart from `restore`, no slot is added while there are `max_records`. Only the member that has acquired a
+record can acknowledge it. Times are arguments, in seconds of the clock's `monotonic`.
 """
 
 from __future__ import annotations

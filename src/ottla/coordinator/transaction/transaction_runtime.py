@@ -1,4 +1,4 @@
-"""The runtime of the transaction coordinator: appends transaction states, responds, and has markers written.
+"""The runtime of the transaction coordinator: appends transaction states, and has markers written.
 
 The hash of a transactional id determines its partition of `__transaction_state`. The outcome of a transaction
 (PrepareCommit, PrepareAbort) is in the log before its first marker is written, so that the partition's next leader can

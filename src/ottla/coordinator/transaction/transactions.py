@@ -1,8 +1,8 @@
 """The transitions of a transaction, without I/O.
 
-A transition takes the current transaction and returns the next one, which the runtime appends before it responds. It
-returns the same object if nothing changes, and raises the error that the producer receives. Kafka's
-`TransactionCoordinator`; KIP-98, KIP-360, KIP-588, KIP-890.
+A transition takes the current transaction and returns the next one, which the runtime appends. It returns the same
+object if nothing changes, and raises the error that the producer receives. Kafka's `TransactionCoordinator`; KIP-98,
+KIP-360, KIP-588, KIP-890.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ class ConsumerGroups(TimedGroups):
         return self._respond(future, m.ConsumerGroupHeartbeatResponse, handle)
 
     def expire(self, group: ConsumerGroup) -> CoordinatorResult:
-        """Remove members that have timed out: their session, or the time to revoke partitions or to send JoinGroup or
-        SyncGroup.
+        """Remove members whose session has expired, or that have not revoked partitions or sent JoinGroup or SyncGroup in
+        time.
         """
         result = CoordinatorResult()
         self.remove(group, self._timed_out(group), result, "timed out")

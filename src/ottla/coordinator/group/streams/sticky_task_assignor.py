@@ -29,7 +29,7 @@ class TaskMemberSpec(NamedTuple):
 def assign(
     members: Mapping[str, TaskMemberSpec], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
 ) -> dict[str, Tasks]:
-    """Return the tasks by member id. `standbys`: the number of standby tasks of each stateful task."""
+    """Return the tasks by member id. `standbys`: the maximum number of standby tasks per stateful task."""
     if not members:
         return {}
     assignment = _Assignment(members)

@@ -94,7 +94,7 @@ class TransientState:
 
     configured: ConfiguredTopology | None = None
     delayed_until: float = NEVER
-    """The end of the initial rebalance delay, in seconds of the clock's `monotonic`; NEVER if no assignment is delayed.
+    """The end of the initial rebalance delay, in seconds of the clock's `monotonic`; NEVER if there is no such delay.
     """
     shutdown_requested_by: str | None = None
     """The member that has requested the shutdown of the whole application; None if none has."""
