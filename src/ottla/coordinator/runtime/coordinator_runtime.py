@@ -32,11 +32,11 @@ class CoordinatorRuntime(ABC):
         self._sees_all_topics = not config.in_cluster
         """Whether a topic that is not in the cluster image does not exist.
 
-        In a cluster, this broker may not have received the topic yet, so its state must not be deleted.
+        In a cluster, this broker may not have received the topic yet, so the state of the topic must not be deleted.
         """
 
     async def start(self) -> None:
-        """Wait until all partitions that this broker leads are loaded, or have failed to load."""
+        """Wait until all partitions of the topic that this broker leads are loaded, or have failed to load."""
         await self.shards.all_loaded()
 
     def close(self) -> None:

@@ -127,8 +127,8 @@ class SharePartitionManager:
         return [key for key in self._loaded if key.group_id == group_id]
 
     def drop_group(self, group_id: str) -> None:
-        """Drop the share partitions of a group without sessions, because its offsets may be reset before a member
-        returns.
+        """Drop the share partitions of a group that has no session, because the group's offsets may be reset before a
+        member returns.
         """
         for key in self.keys_of_group(group_id):
             self._drop(key)

@@ -102,7 +102,7 @@ class Transaction:
     """The producer id after this transaction if the epochs of the current one are exhausted, or NO_PRODUCER_ID."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     """The epoch that the producer used before the current one, by which InitProducerId recognises a repeated request;
-    -1 if unknown, or if the current one comes from an InitProducerId that named no epoch. It is not in the log.
+    -1 if there is none. It is not in the log.
     """
     version: int = CLASSIC
     """The transaction version of the last AddPartitionsToTxn or EndTxn, or of the last abort by the coordinator."""

@@ -83,8 +83,8 @@ class ConsumerGroups(TimedGroups):
         return self._respond(future, m.ConsumerGroupHeartbeatResponse, handle)
 
     def expire(self, group: ConsumerGroup) -> CoordinatorResult:
-        """Remove members whose session has expired, or that have not revoked partitions or sent JoinGroup or SyncGroup in
-        time.
+        """Remove members whose session has expired, or that have not revoked partitions in time, or have not sent
+        JoinGroup or SyncGroup in time.
         """
         result = CoordinatorResult()
         self.remove(group, self._timed_out(group), result, "timed out")
