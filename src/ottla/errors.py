@@ -506,10 +506,7 @@ class InvalidRecordError(KafkaError, code=87):
 
 
 class UnstableOffsetCommitError(KafkaError, code=88, retriable=True):
-    """The offsets are part of a transaction that is not complete.
-
-    Ottla's brokers also return it for offsets that another coordinator may have changed.
-    """
+    """The offsets may change, for example because they are part of a transaction that is not complete."""
 
 
 class ThrottlingQuotaExceededError(KafkaError, code=89, retriable=True):
@@ -689,10 +686,7 @@ class StreamsTopologyFencedError(KafkaError, code=132):
 
 
 class ShareSessionLimitReachedError(KafkaError, code=133, retriable=True):
-    """The broker has the maximum number of share sessions.
-
-    Also raised for a share session with too many partitions.
-    """
+    """The broker has the maximum number of share sessions, or the share session has too many partitions."""
 
 
 # Errors without a code that are subclasses of errors with a code.
