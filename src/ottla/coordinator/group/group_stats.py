@@ -28,9 +28,8 @@ class RebalanceStats:
 
 
 class GroupStats:
-    """Counts the offsets and rebalances for which this broker has appended records.
-
-    The offsets of a transaction are counted when they are appended, whether it commits or aborts.
+    """Counts the offsets and rebalances for which this broker has appended records. Offsets in transactions count when
+    they are appended, also if the transaction is aborted later.
     """
 
     __slots__ = (
