@@ -31,7 +31,7 @@ class ShareCoordinator(CoordinatorRuntime):
     """The states of share partitions whose partition of `__share_group_state` this broker leads.
 
     Methods with a ShareKey may raise NotCoordinatorError, and all of them but `leader` CoordinatorLoadInProgressError.
-    Those that write also raise CoordinatorNotAvailableError.
+    Those that write may also raise the other errors of `to_client_error`.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
