@@ -55,7 +55,7 @@ class KafkaError(Exception):
 
     @property
     def message(self) -> str:
-        """The error message of a response, for responses that have such a field."""
+        """The message of the error. The broker sends it in responses that have a field for it."""
         return str(self.args[0])
 
 
@@ -79,7 +79,10 @@ class BufferExhaustedError(KafkaTimeoutError):
 
 
 class TransactionAbortedError(KafkaError):
-    """The record was not sent, because its transaction was aborted."""
+    """The record was not sent, because its transaction was aborted.
+
+    Also raised by a transaction that must be aborted because sending its offsets was interrupted.
+    """
 
 
 class BrokerConnectionError(KafkaError, ConnectionError, retriable=True, refresh_metadata=True):
@@ -503,7 +506,7 @@ class InvalidRecordError(KafkaError, code=87):
 
 
 class UnstableOffsetCommitError(KafkaError, code=88, retriable=True):
-    """The offsets are part of a transaction that is not complete."""
+    """The offsets may change, for example because they are part of a transaction that is not complete."""
 
 
 class ThrottlingQuotaExceededError(KafkaError, code=89, retriable=True):
@@ -683,7 +686,7 @@ class StreamsTopologyFencedError(KafkaError, code=132):
 
 
 class ShareSessionLimitReachedError(KafkaError, code=133, retriable=True):
-    """The broker has the maximum number of share sessions."""
+    """The broker has the maximum number of share sessions, or the share session has too many partitions."""
 
 
 # Errors without a code that are subclasses of errors with a code.

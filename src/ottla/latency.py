@@ -18,7 +18,7 @@ the one before. The last bucket, for longer durations, has no upper bound.
 """
 BUCKETS: Final = len(BOUNDS) + 1
 WINDOW_SECONDS: Final = 60.0
-"""The length of a window in seconds. Quantiles are computed over the current and the previous window."""
+"""The minimum length of a window in seconds. Quantiles are computed over the current and the previous window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ class LatencySnapshot:
         """Return the duration in seconds that this fraction of the recent durations does not exceed. Return NaN if
         there are none.
 
-        The error is at most 19 percent: the value is interpolated between the bounds of a bucket. A duration below the
-        first bound counts as 0, and one above the last bound as the last bound.
+        Between the first and the last bound, the error is at most 19 percent, because the value is interpolated between
+        the bounds of a bucket. A duration below the first bound counts as 0, and one above the last bound as the last
+        bound.
         """
         total = sum(self.recent)
         if not total:
@@ -80,8 +81,7 @@ class LatencyHistogram:
     def snapshot(self, now: float) -> LatencySnapshot:
         """Return a snapshot. `now` is the time in seconds of a monotonic clock.
 
-        This also starts a new window if the current one has ended. If snapshots are taken less often than every 60
-        seconds, a window is as long as the time between two snapshots.
+        If the current window began at least WINDOW_SECONDS ago, this ends it and starts a new one.
         """
         if self._began is None:
             self._began = now

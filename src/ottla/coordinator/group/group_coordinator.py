@@ -145,9 +145,9 @@ class GroupCoordinator:
         return self.classic.expire(group)
 
     def unload(self, group: Group) -> CoordinatorResult:
-        """Drop the timers and other state of a group that are not in the log.
+        """Drop the state that the handlers keep for a group, such as timers.
 
-        Return the responses that fail its waiting JoinGroup and SyncGroup requests.
+        Return the responses that fail the waiting JoinGroup and SyncGroup requests of a classic group.
         """
         if isinstance(group, ConsumerGroup):
             self.consumer.remove_timers(group.id)

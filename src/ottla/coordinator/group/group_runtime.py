@@ -55,7 +55,7 @@ class GroupRuntime(CoordinatorRuntime):
         self._deadlines: DeadlineQueue[str] = DeadlineQueue(clock, self._on_deadline)
         self._expiry: asyncio.TimerHandle | None = None
         self._uncommitted: dict[str, asyncio.Future[None]] = {}
-        """The future of each group's last append by `execute`, until the records are committed."""
+        """The future of each group's last append by `execute`, until it is done."""
         by_id: ShardedMap[str, Group] = ShardedMap(self._log.partition_for)
         by_group: ShardedMap[str, dict[TopicPartition, CommittedOffset]] = ShardedMap(self._log.partition_for)
         self._by_id, self._by_group = by_id, by_group
@@ -65,7 +65,10 @@ class GroupRuntime(CoordinatorRuntime):
         self.stats = GroupStats(clock.monotonic)
 
     def close(self) -> None:
-        """Stop coordinating. JoinGroup and SyncGroup requests that wait for members fail with NotCoordinatorError."""
+        """Stop coordinating.
+
+        JoinGroup and SyncGroup requests that wait for a rebalance fail with NotCoordinatorError.
+        """
         super().close()
         self._deadlines.close()
         self.streams_topics.close()
@@ -75,7 +78,7 @@ class GroupRuntime(CoordinatorRuntime):
             self._respond(self.groups.unload(group), None)
 
     def described(self, group_id: str, group_type: type[G]) -> G:
-        """Return a group to describe.
+        """Return the group with this id and type.
 
         Raises GroupIdNotFoundError if it does not exist or has another type, and the errors of `check`.
         """
@@ -95,7 +98,7 @@ class GroupRuntime(CoordinatorRuntime):
         return self._clock.monotonic() - group.rebalance_began
 
     def response_future(self) -> asyncio.Future[Response]:
-        """Return a future for a response that `execute` sends."""
+        """Return a future that `execute` completes with a response."""
         return asyncio.get_running_loop().create_future()
 
     def execute(self, group_id: str, result: CoordinatorResult) -> None:
@@ -155,8 +158,8 @@ class GroupRuntime(CoordinatorRuntime):
     async def append(self, group_id: str, records: Sequence[CoordinatorRecord]) -> None:
         """Append and replay records, and return when they are committed.
 
-        Raises InvalidCommitOffsetSizeError if they exceed `max.message.bytes`, and else the error of `to_client_error`,
-        or CoordinatorNotAvailableError after `offsets.commit.timeout.ms`.
+        Raises InvalidCommitOffsetSizeError if they exceed `max.message.bytes`, CoordinatorNotAvailableError after
+        `offsets.commit.timeout.ms`, and otherwise the error of `to_client_error`.
         """
         try:
             committed = self._append(group_id, records)
@@ -313,7 +316,7 @@ class GroupRuntime(CoordinatorRuntime):
             self.groups.replay(key, value, live=True)
 
     def _replay_pending(self, transaction: OpenTransaction, key: bytes, value: bytes | None) -> None:
-        """Keep an offset as pending until its transaction ends."""
+        """Add an offset to the pending offsets of its transaction."""
         group_id, tp = records.read_key(key) or (None, None)
         if group_id is not None and tp is not None:
             committed = None if value is None else records.read_offset(value)
@@ -335,7 +338,7 @@ class GroupRuntime(CoordinatorRuntime):
         """Execute what a timer decides for a group.
 
         Errors are logged, so that a bug in one group does not stop the timers of others. Timers of the group that are
-        due fire again after RETRY_SECONDS.
+        due then fire again after RETRY_SECONDS.
         """
         try:
             self.execute(group_id, decide())

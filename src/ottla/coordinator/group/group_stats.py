@@ -55,15 +55,18 @@ class GroupStats:
         its protocol. Groups without rebalances are left out.
         """
         self._generations: dict[str, int] = {}
-        """The last generation of each classic group, by group id."""
+        """The last generation with members of each classic group, by group id."""
 
     def on_offset(self, value: bytes | None) -> None:
-        """Count the record of an offset that was appended."""
+        """Count the appended record of an offset."""
         self.offset_commits += value is not None
         self.offset_tombstones += value is None
 
     def on_group_record(self, group_id: str, key: bytes, value: bytes | None) -> None:
-        """Count a rebalance if the record that was appended for a group shows one. A tombstone removes the group."""
+        """Count a rebalance if the record that was appended for a group shows one.
+
+        A tombstone that deletes the group removes its counters.
+        """
         record_type = int.from_bytes(key[:2], "big")
         group_type = REBALANCE_RECORDS.get(record_type)
         if group_type is None:

@@ -134,7 +134,7 @@ class Offsets:
         return group
 
     def topic_tombstones(self, topics: frozenset[str]) -> Iterator[tuple[str, list[CoordinatorRecord]]]:
-        """Yield each group that has offsets of these topics, with the tombstones of those offsets."""
+        """Yield the id of each group that has offsets of these topics, with the tombstones of those offsets."""
         for group_id, offsets in self.by_group.items():
             topic_records = [records.offset_record(group_id, tp, None) for tp in offsets if tp.topic in topics]
             if topic_records:

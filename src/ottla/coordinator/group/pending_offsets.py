@@ -2,8 +2,8 @@
 
 A COMMIT marker makes them visible, an ABORT marker drops them.
 
-If two transactions commit an offset of the same partition, the commit later in the log wins, in whatever order the
-transactions end, because compaction keeps only the later one.
+If two committed transactions have an offset of the same group and partition, the offset later in the log wins, in
+whatever order the transactions end, because compaction keeps only the later one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PendingOffsets:
         waiting.append(transaction)
 
     def end(self, transaction: OpenTransaction) -> dict[OffsetKey, CommittedOffset | None]:
-        """End a transaction, and return its offsets that no later commit has superseded."""
+        """End a transaction, and return its offsets that no later commit or deletion has superseded."""
         ended = self._by_transaction.pop(transaction, {})
         for key in ended:
             self._by_key[key].remove(transaction)
@@ -62,7 +62,7 @@ class PendingOffsets:
     def commit(self, transaction: OpenTransaction) -> dict[OffsetKey, CommittedOffset | None]:
         """End a transaction by a commit, and return its offsets like `end`.
 
-        They supersede pending offsets before them in the log.
+        They supersede the pending offsets of the same keys that are before them in the log.
         """
         for key in self._by_transaction.get(transaction, ()):
             earlier = self._by_key[key]

@@ -1,7 +1,8 @@
 """An internal topic as the log of a coordinator: finds the partition of a key, appends to it, and replays it.
 
 A key (for example a group id) belongs to the partition that its hash determines. A broker coordinates the keys of the
-partitions that it leads. When another broker becomes the leader, it restores their state by replaying the partition.
+partitions that it leads. When another broker becomes the leader, it restores the keys' state by replaying the
+partition.
 """
 
 from __future__ import annotations

@@ -32,11 +32,11 @@ class CoordinatorRuntime(ABC):
         self._sees_all_topics = not config.in_cluster
         """Whether a topic that is not in the cluster image does not exist.
 
-        In a cluster, this broker may not have received the topic yet, so its state must not be deleted.
+        In a cluster, this broker may not have received the topic yet, so the state of the topic must not be deleted.
         """
 
     async def start(self) -> None:
-        """Wait until all partitions that this broker leads are loaded, or have failed to load."""
+        """Wait until all partitions of the topic that this broker leads are loaded, or have failed to load."""
         await self.shards.all_loaded()
 
     def close(self) -> None:
@@ -50,8 +50,8 @@ class CoordinatorRuntime(ABC):
         self._log.partition(key)
 
     def confirm(self, key: str, seconds: float) -> asyncio.Future[None] | None:
-        """Prove that this broker still coordinates the key, before a client gets state that another coordinator may
-        have replaced.
+        """Request proof that this broker still coordinates the key, before a client gets state that another coordinator
+        may have replaced.
 
         Return a future that completes with the proof; None if no proof is needed (see `LeaderReplica.confirm`). Raises
         the errors of `check`.
@@ -86,7 +86,7 @@ class CoordinatorRuntime(ABC):
 
     @abstractmethod
     def on_unloaded(self, index: int) -> None:
-        """Drop the state of a partition, because this broker no longer leads it, or could not load it.
+        """Drop the state of a partition.
 
         Fail requests that wait in that state, if there are any, so that clients look up the new coordinator.
         """

@@ -48,7 +48,7 @@ class Shards(Protocol):
         ...
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the state of a partition, because this broker no longer leads it, or could not load it.
+        """Drop the state of a partition.
 
         Fail requests that wait in that state, if there are any, so that clients look up the new coordinator.
         """
@@ -56,7 +56,7 @@ class Shards(Protocol):
 
 
 class CoordinatorShard:
-    """The loading of one partition that this broker leads."""
+    """A partition that this broker leads, and the progress of loading it."""
 
     __slots__ = ("_batches", "_log", "_missing", "_position", "began", "failed", "loaded", "partition", "records")
 
@@ -145,7 +145,7 @@ class CoordinatorShards:
                 self._loading = asyncio.get_running_loop().create_task(self._load_all())
 
     def on_resigned(self, tp: TopicPartition) -> None:
-        """Drop the state of a partition that this broker no longer leads."""
+        """Drop the state of a partition. Partitions of other topics are ignored."""
         if tp.topic == self._topic and self._shards.pop(tp.partition, None) is not None:
             self._state.on_unloaded(tp.partition)
 

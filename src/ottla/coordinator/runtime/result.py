@@ -1,4 +1,7 @@
-"""The result of handling a request in a coordinator: records to append, then responses. Kafka's `CoordinatorResult`."""
+"""The result of handling a request or timeout in a coordinator: records to append, then responses.
+
+Kafka's `CoordinatorResult`.
+"""
 
 from __future__ import annotations
 

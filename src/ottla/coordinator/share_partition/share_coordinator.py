@@ -30,7 +30,8 @@ log = logging.getLogger("ottla.coordinator")
 class ShareCoordinator(CoordinatorRuntime):
     """The states of share partitions whose partition of `__share_group_state` this broker leads.
 
-    Methods with a key may raise NotCoordinatorError, and all of them but `leader` CoordinatorLoadInProgressError.
+    Methods with a ShareKey may raise NotCoordinatorError, and all of them but `leader` CoordinatorLoadInProgressError.
+    Those that write may also raise the other errors of `to_client_error`.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage]) -> None:
@@ -57,9 +58,10 @@ class ShareCoordinator(CoordinatorRuntime):
         await self._write(key, ShareState(state_epoch, before.leader_epoch, start, 0, (), before.snapshot_epoch))
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
-        """Return the state to the leader of the partition. Leaders with an earlier leader epoch are fenced from now on.
+        """Return the state for the leader of the partition.
 
-        Raises FencedLeaderEpochError if the leader is fenced itself.
+        Leaders with an earlier leader epoch are fenced from now on. Raises FencedLeaderEpochError if the leader is
+        fenced itself.
         """
         self.check(str(key))
         stored = self._stored.get(key)
@@ -105,7 +107,7 @@ class ShareCoordinator(CoordinatorRuntime):
             self._remove([key for key in self._stored.keys_in(index) if key.topic_id not in names])
 
     def on_unloaded(self, index: int) -> None:
-        """Drop the states in a partition of `__share_group_state` that this broker does not lead, or could not load."""
+        """Drop the states in a partition of `__share_group_state`."""
         self._stored.drop(index)
 
     def on_topics_deleted(self, ids: Collection[UUID]) -> None:

@@ -6,9 +6,9 @@
 
 With share.isolation.level=read_committed, records of aborted transactions go from Available to Archived.
 
-Invariants: every offset from `start` to before `end` has a slot, and the slot of `start` is not done. Apart
-from `restore`, no slot is added while there are `max_records`. Only the member that has acquired a record can
-acknowledge it. Times are arguments, in seconds of the clock's `monotonic`.
+Invariants: every offset from `start` up to, but not including, `end` has a slot. The slot of `start`, if there is one,
+is not done. Apart from `restore`, no slot is added while there are `max_records`. Only the member that has acquired a
+record can acknowledge it. Times are arguments, in seconds of the clock's `monotonic`.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ class SharePartition:
         return self.runs(taken)
 
     def archive(self, first: int, last: int) -> list[int]:
-        """Archive the available records from offset `first` to `last`, which must not be delivered.
+        """Archive the available records from offset `first` to `last`, because they must not be delivered.
 
-        Stop if there are already `max_records`.
+        Stop at a record for which a slot beyond `max_records` would have to be created.
         """
         archived = []
         for offset in range(max(first, self.start), last + 1):

@@ -53,7 +53,7 @@ class LoadedPartition:
 
 
 class SharePartitionManager:
-    """Share partitions of all groups. Not thread-safe: event loop only."""
+    """The share partitions of all groups that this broker has loaded. Not thread-safe: event loop only."""
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, image: Callable[[], ClusterImage], persister: SharePersister
@@ -124,7 +124,7 @@ class SharePartitionManager:
         self._lock_timeouts.schedule(key, until)
 
     def release(self, group_id: str, member_id: str) -> None:
-        """Release the records of a member that has left."""
+        """Release the records that a member has acquired."""
         for key in self.keys_of_group(group_id):
             self._write_if_changed(key, self._loaded[key].partition.release(member_id))
 
@@ -133,8 +133,8 @@ class SharePartitionManager:
         return [key for key in self._loaded if key.group_id == group_id]
 
     def drop_group(self, group_id: str) -> None:
-        """Drop the share partitions of a group without sessions, because its offsets may be reset before a member
-        returns.
+        """Drop the share partitions of a group that has no session, because the group's offsets may be reset before a
+        member returns.
         """
         for key in self.keys_of_group(group_id):
             self._drop(key)

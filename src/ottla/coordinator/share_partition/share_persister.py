@@ -129,7 +129,10 @@ class SharePersister:
         await self._call(StateCall(DELETE, key, data), lambda: self._local.delete(key))
 
     async def summary(self, key: ShareKey) -> ShareState:
-        """Return epochs, start offset and number of done records; the start is UNINITIALIZED if there is no state."""
+        """Return the state. The start is UNINITIALIZED if there is none.
+
+        The ranges of records are left out if another broker is the share coordinator.
+        """
 
         async def local() -> ShareState:
             return self._local.summary(key)

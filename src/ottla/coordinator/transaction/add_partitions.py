@@ -1,7 +1,7 @@
 """AddPartitionsToTxn requests to the transaction coordinators: add partitions to a transaction, or verify that they are
 in it.
 
-The leader of a partition sends one before it appends the first batch of a transaction (KIP-890). Kafka's
+The leader of a partition may send one before it appends the first batch of a transaction (KIP-890). Kafka's
 `AddPartitionsToTxnManager`.
 """
 

@@ -76,7 +76,9 @@ COMPLETED = {
 }
 """The state that follows each prepared state when all markers are written."""
 IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-"""The states in which no transaction is open: a producer may take over the id, and an expired id may be removed."""
+"""The states in which no transaction is open or being completed: a producer may take over the id, and an expired id may
+be removed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,8 @@ class Transaction:
     next_producer_id: int = NO_PRODUCER_ID
     """The producer id after this transaction if the epochs of the current one are exhausted, or NO_PRODUCER_ID."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The producer epoch before the last change of the epoch, by which InitProducerId recognises a repeated request;
-    -1 if unknown, or if an InitProducerId that named no epoch has changed it. It is not in the log.
+    """The epoch that the producer used before the current one, by which InitProducerId recognises a repeated request;
+    -1 if there is none. It is not in the log.
     """
     version: int = CLASSIC
     """The transaction version of the last AddPartitionsToTxn or EndTxn, or of the last abort by the coordinator."""

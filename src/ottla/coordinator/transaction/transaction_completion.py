@@ -66,7 +66,7 @@ class TransactionCompleter:
             task.cancel()
 
     async def wait(self, transactional_id: str, seconds: float) -> None:
-        """Wait until the transactional id's previous transaction is complete, but at most `seconds`."""
+        """Wait until the task that completes a transaction of the id ends, if there is one, but at most `seconds`."""
         task = self.tasks.get(transactional_id)
         if task is not None:
             await asyncio.wait([task], timeout=seconds)

@@ -1,4 +1,4 @@
-"""The runtime of the transaction coordinator: appends transaction states, responds, and has markers written.
+"""The runtime of the transaction coordinator: appends transaction states, and has markers written.
 
 The hash of a transactional id determines its partition of `__transaction_state`. The outcome of a transaction
 (PrepareCommit, PrepareAbort) is in the log before its first marker is written, so that the partition's next leader can
@@ -92,7 +92,7 @@ class TransactionRuntime(CoordinatorRuntime):
 
     @property
     def highest_producer_id(self) -> int:
-        """The highest producer id of all transactional ids; -1 if there are none."""
+        """The highest current producer id of the transactional ids in memory; -1 if there are none."""
         return max((transaction.producer_id for transaction in self.by_id.values()), default=-1)
 
     def coordinator(self, transactional_id: str) -> int:
@@ -126,9 +126,9 @@ class TransactionRuntime(CoordinatorRuntime):
         """Handle InitProducerId: return the producer id and epoch for the producer to use.
 
         Producers with older epochs are fenced. Raises ConcurrentTransactionsError while an earlier transaction is being
-        completed or aborted, ProducerFencedError if `expected` is fenced, InvalidTransactionTimeoutError,
-        TransactionalIdAuthorizationFailedError if `two_phase` is disabled, and UnsupportedVersionError for
-        `keep_prepared`.
+        completed or aborted, ProducerFencedError if `expected` is fenced, InvalidTransactionTimeoutError if the timeout
+        is out of range, TransactionalIdAuthorizationFailedError if `two_phase` is disabled, UnsupportedVersionError for
+        `keep_prepared`, and the errors of `_execute`.
         """
         timeout_ms = self._timeout(timeout_ms, two_phase, keep_prepared)
         request = transactions.InitProducerIdRequestData(transactional_id, timeout_ms, expected)
@@ -162,7 +162,7 @@ class TransactionRuntime(CoordinatorRuntime):
     ) -> None:
         """Add partitions to the producer's transaction. The first ones start the transaction.
 
-        Raises the errors of `transactions.add_partitions`.
+        Raises the errors of `transactions.add_partitions` and `_execute`.
         """
         now = self._clock.now_ms()
         await self._execute(
@@ -171,7 +171,7 @@ class TransactionRuntime(CoordinatorRuntime):
         )
 
     async def wait_completed(self, transactional_id: str, timeout_ms: int) -> None:
-        """Wait until the id's last transaction is complete, at most `timeout_ms`."""
+        """Wait until this coordinator has stopped completing a transaction of the id, but at most `timeout_ms`."""
         await self.completer.wait(transactional_id, timeout_ms / 1000)
 
     def missing(
@@ -179,8 +179,8 @@ class TransactionRuntime(CoordinatorRuntime):
     ) -> frozenset[TopicPartition]:
         """Return the partitions that are not in the producer's open transaction.
 
-        Raises an error if the transactional id is unknown or has another producer id or epoch, or its transaction is
-        being completed.
+        Raises an error if the transactional id is empty, unknown, or has another producer id or epoch, or its
+        transaction is being completed, and the errors of `get`.
         """
         _check_id(transactional_id)
         return transactions.missing(self.get(transactional_id), producer, partitions)
@@ -191,7 +191,7 @@ class TransactionRuntime(CoordinatorRuntime):
         """Commit or abort a transaction.
 
         Return the producer id and epoch for the next one, once the outcome is committed to the log. Raises the errors
-        of `transactions.end_and_bump` with transaction version 2, else those of `transactions.end`.
+        of `_execute`, and those of `transactions.end_and_bump` with transaction version 2, else of `transactions.end`.
         """
         now = self._clock.now_ms()
         bumps = version >= EPOCH_PER_TRANSACTION
@@ -225,7 +225,7 @@ class TransactionRuntime(CoordinatorRuntime):
                 )
 
     def remove_expired(self) -> None:
-        """Remove ids without an open transaction that have not been used for `transactional.id.expiration.ms`."""
+        """Remove the ids in an IDLE state that have not been used for `transactional.id.expiration.ms`."""
         now, expiration = self._clock.now_ms(), self._config.transactional_id_expiration_ms
         for index in self.shards.indexes:
             ids = [t.id for t in self.by_id.values_in(index) if transactions.is_expired(t, now, expiration)]
@@ -250,9 +250,11 @@ class TransactionRuntime(CoordinatorRuntime):
             del self.by_id[transactional_id]
 
     async def _execute(self, transactional_id: str, decide: Decision) -> Transaction:
-        """Compute the next transaction, append it, and wait until it is committed.
+        """Compute the next transaction, append it if it has changed, and wait until it is committed.
 
-        There is no await between computing and appending, so no other request comes in between.
+        There is no await between computing and appending, so no other request comes in between. Raises
+        InvalidRequestError if the id is empty, the errors of `get`, `decide` (except NeedsProducerId) and the
+        allocation of a producer id, and the error of `to_client_error` if the transaction cannot be written.
         """
         _check_id(transactional_id)
         new_id: int | None = None

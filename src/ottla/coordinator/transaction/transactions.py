@@ -1,8 +1,8 @@
-"""The transitions of a transaction that requests and timeouts cause, without I/O.
+"""The transitions of a transaction, without I/O.
 
-A transition takes the current transaction and returns the next one, which the runtime appends before it responds. It
-returns the same object if nothing changes, and raises the error that the producer receives. Kafka's
-`TransactionCoordinator`; KIP-98, KIP-360, KIP-588, KIP-890.
+A transition takes the current transaction and returns the next one, which the runtime appends. It returns the same
+object if nothing changes, and raises the error that the producer receives. Kafka's `TransactionCoordinator`; KIP-98,
+KIP-360, KIP-588, KIP-890.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def init_producer(
 ) -> Transaction:
     """Bump the producer epoch, which fences all earlier ones (InitProducerId).
 
-    If the epochs are exhausted, switch to the producer id `new_id`. A repeated request gets the same epoch again. If a
-    transaction is open, return it as PrepareAbort with transaction version `version`; the producer has to retry until
-    it is aborted. Raises ConcurrentTransactionsError, ProducerFencedError, or NeedsProducerId if `new_id` is None.
+    If the epochs are exhausted, switch to the producer id `new_id`. A repeated request gets the same epoch again, if
+    producers can use it. If a transaction is open, return it as PrepareAbort with transaction version `version`; the
+    producer has to retry until it is aborted. Raises ConcurrentTransactionsError, ProducerFencedError, or
+    NeedsProducerId if `new_id` is required but None.
     """
     expected = request.expected
     if current is None:
@@ -99,7 +100,7 @@ def _is_repeated(expected: ProducerIdAndEpoch, current: Transaction) -> bool:
 
 
 def fence(current: Transaction, now_ms: int, version: int) -> Transaction:
-    """Abort an open transaction with the next epoch, which fences its producer."""
+    """Return an open transaction as PrepareAbort with the next epoch, which fences its producer."""
     return current.transition_to(
         TransactionState.PREPARE_ABORT,
         producer_epoch=current.producer_epoch + 1,
@@ -162,7 +163,7 @@ def _owned_transaction(current: Transaction | None, producer: ProducerIdAndEpoch
 def end(current: Transaction | None, producer: ProducerIdAndEpoch, commit: bool, now_ms: int) -> Transaction:
     """End a transaction without bumping the epoch (EndTxn with transaction.version 0 or 1).
 
-    A repeated request changes nothing.
+    A request that is repeated after the transaction is complete changes nothing.
     """
     if current is None or current.producer_id != producer.id:
         raise errors.InvalidProducerIdMappingError
@@ -249,7 +250,7 @@ def is_timed_out(current: Transaction, now_ms: int) -> bool:
 
 
 def is_expired(current: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """Return whether the id has no open transaction, and was last used at least `expiration_ms` ago."""
+    """Return whether the id is in an IDLE state, and was last used at least `expiration_ms` ago."""
     return current.state in IDLE and current.update_ms <= now_ms - expiration_ms
 
 

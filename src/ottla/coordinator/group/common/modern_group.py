@@ -2,7 +2,7 @@
 
 A change of members or topics that requires another assignment bumps the group's epoch. A target assignment is computed
 for the new epoch, and the members then move to their targets. The logged state of a group is changed only by replaying
-records: a request handler returns them, and replay applies them once they are written.
+records, once they are written.
 """
 
 from __future__ import annotations
@@ -115,7 +115,10 @@ class ModernGroups:
         self.configs = GroupConfigs(group_type, config, image)
 
     def may_assign(self, group: ModernGroup[Any, Any]) -> bool:
-        """Return whether the assignment interval has passed since the last assignment, or its time is unknown."""
+        """Return whether the assignment interval has passed since the last assignment.
+
+        True if there was none, or its time is unknown.
+        """
         interval_ms = self.configs.assignment_interval_ms(group.id)
         if not group.assigned_at_ms or not interval_ms:
             return True
@@ -124,7 +127,10 @@ class ModernGroups:
     def _respond(
         self, future: ResponseFuture, response_class: type[R], handle: Callable[[CoordinatorResult], R]
     ) -> CoordinatorResult:
-        """Handle a heartbeat by `handle`. If that raises a KafkaError, the response has it, and nothing is written."""
+        """Return the result of a heartbeat with the response of `handle`.
+
+        If that raises a KafkaError, the result has an error response and no records.
+        """
         result = CoordinatorResult()
         try:
             response = handle(result)

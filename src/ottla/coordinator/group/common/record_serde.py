@@ -1,6 +1,6 @@
-"""Writing and reading of group records in `__consumer_offsets`. Kafka's `CoordinatorRecordSerde`.
+"""Writing and reading the records of consumer, share and streams groups in `__consumer_offsets`.
 
-A key starts with the number of its record type.
+A key starts with the number of its record type. Kafka's `CoordinatorRecordSerde`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RecordSerde:
         self._end = end
 
     def is_known(self, key: bytes) -> bool:
-        """Return whether a record's key has one of these types."""
+        """Return whether a record with this key has one of the record types."""
         return version_of(key) in self._rows
 
     def group_of(self, key: bytes) -> str:

@@ -38,7 +38,7 @@ class ConsumerGroupState(StrEnum):
 class ResolvedRegex:
     """The topics to which a regular expression was resolved.
 
-    `version`: a number that changes with the matching topics; 0 if the broker has no authorizer.
+    `version`: a number that changes with the matching topics; a broker without an authorizer writes 0.
     `timestamp_ms`: time of the resolution in ms since 1970.
     """
 
@@ -82,7 +82,7 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
         return ConsumerGroupState.STABLE if reconciled else ConsumerGroupState.RECONCILING
 
     def copy(self) -> ConsumerGroup:
-        """Return a copy that an update may change, without timers."""
+        """Return a copy for an update, without timers. `evaluated_topics` is shared."""
         return replace(
             self,
             members=dict(self.members),
@@ -171,7 +171,6 @@ class ConsumerGroup(SubscribedGroup[ConsumerMember]):
         """Do nothing: offsets of topics that no member subscribes to can always be deleted."""
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """Return the time of the commit. The caller has checked that no member subscribes to the topic."""
         return commit_ms
 
     def next_deadline(self) -> float:

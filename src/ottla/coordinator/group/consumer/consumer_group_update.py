@@ -1,7 +1,7 @@
 """An update of a consumer group: changes are applied to a copy of the group, and collected as records.
 
 The group itself, apart from its cache `evaluated_topics`, changes only when the records are replayed, so an update that
-cannot be written has no effect. A change adds a record, and changes the copy as replaying the record will change the
+cannot be written has no effect. A change adds records, and changes the copy as replaying them will change the
 group. Kafka's `TargetAssignmentBuilder` and `CurrentAssignmentBuilder`.
 """
 
@@ -36,7 +36,7 @@ class RegexVisibility(NamedTuple):
 
 
 class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
-    """An update of a consumer group. `group` is the group after the update."""
+    """An update of a consumer group. `group` is the group with the changes so far."""
 
     def set_member(self, member: ConsumerMember) -> None:
         old = self.group.members.get(member.id)
@@ -68,7 +68,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
     def refresh_regexes(self, max_age_ms: int) -> bool:
         """Resolve all regular expressions again, and remove those that no member uses.
 
-        Return whether the subscribed topics have changed since the group epoch was last bumped.
+        Return whether the hash of the subscribed topics differs from the group's `metadata_hash`.
         """
         self.remove_unused_regexes()
         for expression in sorted({m.regex for m in self.group.members.values() if m.regex}):
@@ -79,11 +79,11 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         """Resolve the regular expression of one member, for brokers with an authorizer, and remove those that no member
         uses.
 
-        Return whether the subscribed topics have changed since the group epoch was last bumped.
+        Return whether the hash of the subscribed topics differs from the group's `metadata_hash`.
 
         Members that share an expression share its result. A topic that one of them may not describe is removed from the
-        result, and is added again only if other topics match or the result is older than `max_age_ms`. So members do
-        not undo each other's results.
+        result, and is added again only if the set of matching topics has changed, or the result is at least
+        `max_age_ms` old. So members do not undo each other's results.
         """
         self.remove_unused_regexes()
         if visibility.expression:
@@ -121,7 +121,7 @@ class ConsumerGroupUpdate(GroupUpdate[ConsumerGroup]):
         self.group.epoch, self.group.metadata_hash = epoch, hash_
 
     def set_targets(self, assignor: Assignor) -> None:
-        """Compute and record the target assignment of the current epoch with `assignor`."""
+        """Compute and record the target assignment for the current epoch with `assignor`."""
         group = self.group
         subscribed = {m.id: ids_of(group.topics_of(m), self._image) for m in group.members.values()}
         specs = {m.id: MemberSpec(subscribed[m.id], group.target_of(m), m.instance_id) for m in group.members.values()}

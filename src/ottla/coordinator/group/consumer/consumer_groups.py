@@ -83,8 +83,8 @@ class ConsumerGroups(TimedGroups):
         return self._respond(future, m.ConsumerGroupHeartbeatResponse, handle)
 
     def expire(self, group: ConsumerGroup) -> CoordinatorResult:
-        """Remove members that have timed out: their session, or the time to revoke partitions or to send JoinGroup or
-        SyncGroup.
+        """Remove members whose session has expired, or that have not revoked partitions in time, or have not sent
+        JoinGroup or SyncGroup in time.
         """
         result = CoordinatorResult()
         self.remove(group, self._timed_out(group), result, "timed out")
@@ -146,7 +146,7 @@ class ConsumerGroups(TimedGroups):
         may_describe: Callable[[str], bool] | None = None,
     ) -> ConsumerMember:
         """Perform the steps of a heartbeat, and return the member after them. A target assignment is computed only if
-        the epoch is new and the assignment interval has passed.
+        the epoch is newer than that of the last one, and `may_assign` allows it.
 
         `owned`: the partitions that the member reports to own. `may_describe`: whether its client may describe a topic,
         for brokers with an authorizer; None then means that it may describe no topic.
@@ -167,8 +167,8 @@ class ConsumerGroups(TimedGroups):
         after: ConsumerMember,
         may_describe: Callable[[str], bool] | None,
     ) -> bool:
-        """Resolve regular expressions if that is due. Return whether the member is new, its subscription has changed,
-        or the subscribed topics have changed since the group epoch was last bumped.
+        """Resolve regular expressions if that is due. Return whether the member is new, or its subscription or the
+        hash of the subscribed topics has changed.
         """
         image, max_age_ms = self._image(), self._config.group_consumer_regex_refresh_interval_ms
         visibility = RegexVisibility(after.regex, may_describe or _may_describe_nothing) if self._hides_topics else None
@@ -186,8 +186,9 @@ class ConsumerGroups(TimedGroups):
         return changed
 
     def assignor(self, group: ConsumerGroup) -> tuple[str, Assignor]:
-        """Return the name and function of the assignor that most members request; the first of group.consumer.assignors
-        if none is requested.
+        """Return the name and function of the assignor in group.consumer.assignors that the most members request.
+
+        In case of a tie, the first one in the list wins.
         """
         offered = self._config.group_consumer_assignors
         votes = [member.assignor for member in group.members.values() if member.assignor in offered]

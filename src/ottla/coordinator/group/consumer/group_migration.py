@@ -1,8 +1,9 @@
 """Groups that change their protocol while they have members: `group.consumer.migration.policy` (KIP-848).
 
-A classic group is upgraded when a member joins it with ConsumerGroupHeartbeat. Its members keep their assignment, and
-become classic members of a consumer group. A consumer group whose other members are classic is downgraded when its last
-member with the new protocol leaves, times out, or is replaced by a static member with the classic protocol.
+If the policy allows it, a classic group is upgraded when a member joins it with ConsumerGroupHeartbeat. Its members
+keep their assignment, and become classic members of a consumer group. If the policy allows it, a consumer group whose
+other members are classic is downgraded when its last member with the new protocol leaves, times out, or is replaced by
+a static member with the classic protocol.
 """
 
 from __future__ import annotations
@@ -74,14 +75,18 @@ class GroupMigration:
     def can_downgrade(self, group: ConsumerGroup, leaving: set[str]) -> bool:
         """Return whether the group may become a classic group when these members leave.
 
-        Only classic members must remain, at most group.max.size of them, and the migration policy must allow it.
+        At least one and at most group.max.size members must remain, all of them classic, and the migration policy must
+        allow it.
         """
         allowed = self._config.group_consumer_migration_policy in DOWNGRADE_POLICIES
         left = len(group.members.keys() - leaving)
         return allowed and left <= self._config.group_max_size and group.all_classic_but(leaving)
 
     def downgrade(self, group: ConsumerGroup, leaving: set[str], result: CoordinatorResult) -> None:
-        """Replace the group with a classic one, which rebalances if any members are leaving."""
+        """Add the classic group that replaces this one, and the records of the change, to `result`.
+
+        The classic group rebalances if any members are leaving.
+        """
         new = self.classic_group(group, leaving)
         result.records += [*consumer_records.group_tombstones(group), records.group_record(new, self._clock.now_ms())]
         result.replacement = new

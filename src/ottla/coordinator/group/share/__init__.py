@@ -1,1 +1,1 @@
-"""Share groups (KIP-932): members of one group read the same partitions."""
+"""Share groups (KIP-932): members of one group can read the same partitions."""

@@ -1,7 +1,7 @@
 """The `simple` assignor of share groups: partitions and members are assigned to each other in turn.
 
-If there are more members than partitions, several members read the same partition. If there are more partitions, a
-member reads several. Every subscriber of a topic gets at least one of its partitions.
+If there are more members than partitions, several members read the same partition. If there are more partitions, some
+members read several. Every subscriber of a topic gets at least one of its partitions.
 """
 
 from __future__ import annotations

@@ -57,10 +57,10 @@ class ShareGroup(SubscribedGroup[ShareMember]):
     evaluated_topics: object = None
     """The topics of the cluster image for which the metadata hash was last computed and had not changed."""
     initialized: Assignment = NOTHING
-    """The partitions whose state exists at their share coordinators."""
+    """The partitions that are recorded to have a state at their share coordinators."""
 
     def uninitialized(self, image: ClusterImage) -> list[TopicIdPartition]:
-        """Return the partitions of subscribed topics that have no state yet."""
+        """Return the partitions of subscribed topics that are not in `initialized`."""
         names = frozenset().union(*(member.topics for member in self.members.values()))
         subscribed = (TopicIdPartition(t, n) for t, size in sizes_of(names, image).items() for n in range(size))
         return [tip for tip in subscribed if tip not in self.initialized]

@@ -53,8 +53,9 @@ def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
 
 
 def initialized_record(group_id: str, partitions: Assignment, names: Mapping[UUID, str]) -> CoordinatorRecord:
-    """Return the record of the partitions whose state exists. `names`: the names of the topics that exist; the
-    partitions of others are left out.
+    """Return the record of the partitions whose state exists.
+
+    `names`: the names of the cluster's topics, by topic id. Partitions of topics without a name are left out.
     """
     topics = [
         s.NamedTopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=numbers)

@@ -53,7 +53,7 @@ class ShareGroups(ModernGroups):
         return self._respond(future, m.ShareGroupHeartbeatResponse, handle)
 
     def reset_epoch(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return the record that bumps a group's epoch before its start offsets are changed, even if the group has
+        """Return the records that bump a group's epoch before its start offsets are changed, even if the group has
         never had a member.
 
         Raises NonEmptyGroupError if it has members, and GroupIdNotFoundError if it is a group of another type, unless
@@ -113,8 +113,8 @@ class ShareGroups(ModernGroups):
     def _advance(self, group: ShareGroup, after: ShareMember) -> tuple[list[CoordinatorRecord], ShareMember]:
         """Return the records of a heartbeat, and the member after it.
 
-        If members or topics have changed, bump the epoch. Compute a target assignment for it as soon as the assignment
-        interval has passed.
+        If members or topics have changed, bump the epoch. If the epoch has no target assignment yet, and `may_assign`
+        allows it, compute one.
         """
         image = self._image()
         before = group.members.get(after.id)

@@ -70,7 +70,7 @@ class ConfiguredTopology:
     image_topics: object
     metadata_hash: int
     subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)
-    """Subtopologies by id; empty if source topics are missing, or partition counts do not fit together."""
+    """Subtopologies by id; empty if source topics are missing, or partition counts do not fit."""
     missing: Mapping[str, InternalTopic] = field(default_factory=dict)
     problem: TopologyProblem | None = None
 

@@ -1,4 +1,4 @@
-"""The partitions of the active and standby tasks of each application instance, for interactive queries.
+"""The partitions of the active and standby tasks of each member with an address, for interactive queries.
 
 Kafka's `EndpointToPartitionsManager`.
 """
@@ -14,7 +14,10 @@ from ottla.protocol.messages import streams_group_heartbeat as m
 
 
 def endpoints(group: StreamsGroup, configured: ConfiguredTopology, image: ClusterImage) -> list[m.EndpointToPartitions]:
-    """Return the partitions of all members with an address; no partitions if the topology is not ready."""
+    """Return the partitions of each member with an address.
+
+    If the topology is not ready, the members are listed without partitions.
+    """
     return [
         m.EndpointToPartitions(
             user_endpoint=m.Endpoint(host=member.user_endpoint.host, port=member.user_endpoint.port),

@@ -1,7 +1,7 @@
 """Creation of the internal topics of streams groups, in the background, because heartbeats must not wait for it.
 
-Kafka's `AutoTopicCreationManager` for KIP-1071. An error is kept until the creation may be retried, so that heartbeats
-of the group can report it.
+Kafka's `AutoTopicCreationManager` for KIP-1071. Heartbeats of the group can report an error until the creation may be
+retried.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class StreamsInternalTopics:
         self._failures: dict[str, _Failure] = {}
 
     def create(self, topics: Mapping[str, Callable[[], Awaitable[object]]], retry_seconds: float) -> None:
-        """Start to create topics, except those that are being created, or that failed less than `retry_seconds` ago.
+        """Start to create topics, except those that are being created, or that failed and may not be retried yet.
 
-        `topics`: the functions that create them, by name.
+        `topics`: the functions that create them, by name. `retry_seconds`: the delay before a failed creation may be
+        retried.
         """
         for name, create in topics.items():
             if name not in self._creating and not self.errors((name,)):

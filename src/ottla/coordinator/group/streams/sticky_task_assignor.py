@@ -29,7 +29,7 @@ class TaskMemberSpec(NamedTuple):
 def assign(
     members: Mapping[str, TaskMemberSpec], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
 ) -> dict[str, Tasks]:
-    """Return the tasks by member id. `standbys`: the number of standby tasks of each stateful task."""
+    """Return the tasks by member id. `standbys`: the maximum number of standby tasks per stateful task."""
     if not members:
         return {}
     assignment = _Assignment(members)
@@ -82,7 +82,7 @@ class _Quota:
             self.on_assigned(count)
 
     def on_assigned(self, count: int) -> None:
-        """Adjust the share after a member has been assigned its `count`-th task."""
+        """Adjust the share for a member that has `count` tasks now."""
         if self._open and count >= self.share:
             self._open -= 1
             self._tasks -= count

@@ -4,8 +4,8 @@
       ▲                                            ▲                                                           │
       └──last one left─────────────────────────────┴──────────join, leave, other topics────────────────────────┘
 
-The state follows from the members, the topology and the epochs. A group is changed only by replaying records, which
-`streams_groups` returns, apart from `timers` and `transient`, which are not in the log.
+The state follows from the members, the topology and the epochs. Apart from `timers` and `transient`, which are not in
+the log, a group is changed only by replaying records.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class TransientState:
 
     configured: ConfiguredTopology | None = None
     delayed_until: float = NEVER
-    """The end of the initial rebalance delay, in seconds of the clock's `monotonic`; NEVER if no assignment is delayed.
+    """The end of the initial rebalance delay, in seconds of the clock's `monotonic`; NEVER if there is no such delay.
     """
     shutdown_requested_by: str | None = None
     """The member that has requested the shutdown of the whole application; None if none has."""
@@ -115,7 +115,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     assignor_configs: Mapping[str, str] = field(default_factory=dict)
     """The configs of the assignor for the current epoch, by Kafka's names."""
     active_owners: dict[TaskId, str] = field(default_factory=dict)
-    """The ids of members by their active tasks. Other members must wait to get these as active tasks."""
+    """The ids of members by their active tasks. No other member may get these as active tasks."""
     copy_owners: dict[TaskId, frozenset[str]] = field(default_factory=dict)
     """The ids of the members that have each task as a standby or warm-up task."""
 
@@ -134,7 +134,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         return StreamsGroupState.STABLE if reconciled else StreamsGroupState.RECONCILING
 
     def copy(self) -> StreamsGroup:
-        """Return a copy that an update may change, without timers."""
+        """Return a copy for an update, without timers. `transient` is shared."""
         return replace(
             self,
             members=dict(self.members),
@@ -156,7 +156,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
                 self.copy_owners[task_id] = self.copy_owners.get(task_id, frozenset()) | {member.id}
 
     def remove(self, member_id: str) -> None:
-        """Remove a member with all its tasks."""
+        """Remove a member and its timers, if they exist, and release its tasks."""
         member = self.members.pop(member_id, None)
         self.timers.pop(member_id, None)
         if member is not None:
@@ -177,8 +177,8 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
     def is_free(self, task: Task, member: StreamsMember) -> bool:
         """Return whether a member may get a task now.
 
-        No other member may have it in the same process, whose members share a state directory. For the active role, it
-        must not be active in any other member either.
+        No other member of the same process may have the task, because the members of a process share a state directory.
+        For the active role, the task must not be active in any other member either.
         """
         owner = self.active_owners.get(task.id, member.id)
         if owner != member.id and (task.role is TaskRole.ACTIVE or self._shares_process(member, (owner,))):
@@ -245,7 +245,6 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         """Do nothing: offsets of topics that the topology does not read can always be deleted."""
 
     def retained_since(self, commit_ms: int) -> int | None:
-        """Return the time of the commit. The caller has checked that no member reads the topic."""
         return commit_ms
 
     def next_deadline(self) -> float:

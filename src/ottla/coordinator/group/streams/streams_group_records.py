@@ -207,8 +207,10 @@ def _apply_current(group: StreamsGroup, key: Any, value: r.StreamsGroupCurrentMe
 
 
 def _epochs(active: Iterable[r.CurrentTaskIds], default: int) -> dict[TaskId, int]:
-    """Return the assignment epochs of active tasks; `default` for each if there are none, as in records of Kafka before
-    4.2.
+    """Return the assignment epochs of active tasks.
+
+    `default` is the epoch of all tasks of an entry that does not have one for each. Records of Kafka before 4.2 have
+    none.
     """
     epochs: dict[TaskId, int] = {}
     for entry in active:

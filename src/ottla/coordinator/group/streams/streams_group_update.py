@@ -21,7 +21,7 @@ STANDBY_REPLICAS = "num.standby.replicas"
 
 
 class StreamsGroupUpdate(GroupUpdate[StreamsGroup]):
-    """An update of a streams group. `group` is the group after the update."""
+    """An update of a streams group. `group` is the group with the changes so far."""
 
     def set_member(self, member: StreamsMember) -> bool:
         """Set the description of a member. Return whether it differs from before."""
@@ -58,7 +58,10 @@ class StreamsGroupUpdate(GroupUpdate[StreamsGroup]):
         group.validated_topology_epoch, group.assignor_configs = validated, new_configs
 
     def set_targets(self, configured: ConfiguredTopology) -> None:
-        """Compute the target assignment of the current epoch. It has no tasks if the topology is not ready."""
+        """Compute and record the target assignment for the current epoch.
+
+        It has no tasks if the topology is not ready.
+        """
         group = self.group
         specs = {m.id: TaskMemberSpec(m.process_id, group.targets.get(m.id, NO_TASKS)) for m in group.members.values()}
         if configured.is_ready:

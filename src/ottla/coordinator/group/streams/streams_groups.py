@@ -252,8 +252,8 @@ class StreamsGroups(TimedGroups):
     ) -> Tasks:
         """Return the target assignment of a member; no tasks during the initial delay.
 
-        If the epoch is new and the assignment interval has passed, compute the group's targets first. If an assignment
-        is delayed, add a status.
+        If the group's targets are for an earlier epoch, and `may_assign` allows it, compute them first. If an
+        assignment is delayed, add a status.
         """
         group = update.group
         if group.transient.delayed_until != NEVER:

@@ -1,4 +1,8 @@
-"""Tasks of Kafka Streams. A task processes the partitions with its number of the topics that a subtopology reads."""
+"""Tasks of Kafka Streams.
+
+A task has a subtopology and a number. It processes the partitions with that number of the topics that the subtopology
+reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The range assignor: each member gets a range of the partitions of each topic that it subscribes to.
+"""The range assignor: the partitions of each topic are divided into ranges, one per subscriber.
 
 Topics with the same number of partitions and the same subscribers are divided alike, so that a member gets the same
 partitions of each and can join them. The ranges are in the order of the members: static members come first, ordered by
@@ -18,7 +18,7 @@ from ottla.model import TopicIdPartition
 def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
     """Divide each topic into one range per subscriber.
 
-    The first subscribers get one partition more if the division has a remainder.
+    The first subscribers get one partition more if the division has a remainder. A range may be empty.
     """
     ordered = sorted(members, key=lambda m: (members[m].instance_id is None, members[m].instance_id or m))
     shares: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
