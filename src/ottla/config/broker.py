@@ -1024,8 +1024,8 @@ class BrokerConfig(
     group_consumer_heartbeat_interval_ms = Option(
         5000,
         integer(1),
-        "Interval in milliseconds at which members of a consumer group send heartbeats. A group can set "
-        "consumer.heartbeat.interval.ms instead.",
+        "Interval in milliseconds at which members of a consumer group send heartbeats; members that use the classic "
+        "protocol have their own heartbeat.interval.ms. A group can set consumer.heartbeat.interval.ms instead.",
     )
     group_consumer_min_heartbeat_interval_ms = Option(
         5000,
@@ -1477,8 +1477,9 @@ class BrokerConfig(
     )
 
     def check(self) -> None:
-        """Raise ConfigurationError if a required list is empty, or if options that depend on each other do not match,
-        such as listeners, their protocols, and bounds of group configs.
+        """Raise ConfigurationError if a required list is empty, an advertised listener has no address to which clients
+        can connect, or options that depend on each other do not match, such as listeners, their protocols, and bounds
+        of group configs.
         """
         super().check()
         if not self.listeners:

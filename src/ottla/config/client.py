@@ -161,7 +161,8 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         30_000,
         integer(0),
         "Time in milliseconds that the client waits for the response to a request, which then fails or is retried. "
-        "JoinGroup and SyncGroup may take longer, up to max.poll.interval.ms and 5 seconds.",
+        "The response to a Produce request may take up to half a second longer; those to JoinGroup and SyncGroup may "
+        "take up to max.poll.interval.ms plus 5 seconds.",
     )
     retry_backoff_ms: Final = Option(
         100,

@@ -187,8 +187,9 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     client_rack: Final = Option(
         "",
         text,
-        "The consumer's rack or availability zone. If the broker has a replica.selector.class, the consumer fetches "
-        "from a replica in the same rack; empty: always from the leader.",
+        "The consumer's rack or availability zone. With replica.selector.class=RackAwareReplicaSelector on the "
+        "brokers, the consumer fetches from an in-sync replica in the same rack if there is one. Empty: always from the "
+        "leader.",
     )
     exclude_internal_topics: Final = Option(
         True,

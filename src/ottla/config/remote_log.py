@@ -15,8 +15,8 @@ from ottla.errors import ConfigurationError
 
 RSM_PREFIX: Final = "rsm.config."
 RLMM_PREFIX: Final = "rlmm.config."
-"""The prefix that Kafka's metadata manager requires before `remote.log.metadata.topic.*`. Here they are also accepted
-without it.
+"""The prefix that Kafka's metadata manager requires before `remote.log.metadata.topic.*`. Here these options are also
+accepted without it.
 """
 BUCKETS: Final = ("s3", "gs", "az", "abfss")
 SCHEMES: Final = (*BUCKETS, "file", "memory")
