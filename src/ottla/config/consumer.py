@@ -188,8 +188,8 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         "",
         text,
         "The consumer's rack or availability zone. With replica.selector.class=RackAwareReplicaSelector on the "
-        "brokers, the consumer fetches from an in-sync replica in the same rack if there is one. Empty: always from the "
-        "leader.",
+        "brokers, the consumer fetches from an in-sync replica in the same rack if there is one. Empty: always from "
+        "the leader.",
     )
     exclude_internal_topics: Final = Option(
         True,
