@@ -49,8 +49,8 @@ class AdminConfig(ClientConfig, subject="admin client", no_effect=NO_EFFECT):
     retries: Final = Option(
         MAX_INT,
         integer(0, MAX_INT),
-        "Maximum number of retries of a call after retriable errors other than timeouts, all within the timeout of the "
-        "call; 0: none.",
+        "Maximum number of retries of a call after retriable errors, all within the timeout of the call; 0: none. A "
+        "refresh of the metadata that times out is repeated without this limit.",
     )
 
     def check(self) -> None:

@@ -19,4 +19,6 @@ class AdminOptions(ClientOptions, total=False):
     only the default is below, it is raised to that.
     """
     retries: int
-    """Maximum number of retries of a call after retriable errors, all within the timeout of the call; 0: none."""
+    """Maximum number of retries of a call after retriable errors, all within the timeout of the call; 0: none. A
+    refresh of the metadata that times out is repeated without this limit.
+    """

@@ -126,8 +126,9 @@ class ClientOptions(TypedDict, total=False):
     client_id: str | None
     """Name of the client in the broker's logs, metrics and quotas; empty: a generated name, such as producer-1."""
     request_timeout_ms: int
-    """Time in milliseconds that the client waits for the response to a request, which then fails or is retried.
-    JoinGroup and SyncGroup may take longer, up to max.poll.interval.ms and 5 seconds.
+    """Time in milliseconds that the client waits for the response to a request, which then fails or is retried. The
+    response to a Produce request may take up to half a second longer; those to JoinGroup and SyncGroup may take up to
+    max.poll.interval.ms plus 5 seconds.
     """
     retry_backoff_ms: int
     """Delay in milliseconds before the first retry of a failed request. For most requests it doubles with each further

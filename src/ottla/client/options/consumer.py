@@ -88,8 +88,8 @@ class ConsumerOptions(ClientOptions, total=False):
     check_crcs: bool
     """Whether the consumer verifies the checksum of each batch; poll() raises CorruptBatchError if it is wrong."""
     client_rack: str
-    """The consumer's rack or availability zone. If the broker has a replica.selector.class, the consumer fetches from a
-    replica in the same rack; empty: always from the leader.
+    """The consumer's rack or availability zone. With replica.selector.class=RackAwareReplicaSelector on the brokers,
+    the consumer fetches from an in-sync replica in the same rack if there is one. Empty: always from the leader.
     """
     exclude_internal_topics: bool
     """Whether a subscription by a regular expression that the client evaluates leaves out internal topics such as
