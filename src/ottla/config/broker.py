@@ -214,8 +214,8 @@ class BrokerConfig(
     reserved_broker_max_id = Option(
         1000,
         integer(0),
-        "Maximum broker.id that can be configured for a broker of a cluster, unless a log directory already has the id; "
-        "generated ids are above it. No effect on a standalone broker, or if broker.id.generation.enable is false.",
+        "Maximum broker.id that can be configured for a broker of a cluster, unless a log directory already has the "
+        "id; generated ids are above it. No effect on a standalone broker, or if broker.id.generation.enable is false.",
     )
     node_id = Option(-1, integer(-1), "The newer name of broker.id, which it overrides; -1: broker.id applies.")
     listeners = Option(
