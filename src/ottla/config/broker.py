@@ -962,7 +962,10 @@ class BrokerConfig(
         "ISR.",
     )
     num_recovery_threads_per_data_dir = Option(
-        2, integer(1), "Number of threads per log directory that load and recover logs when the broker starts."
+        2,
+        integer(1),
+        "Maximum number of logs per log directory that are recovered at the same time when the broker starts after an "
+        "unclean shutdown. After a clean one, a single thread per log directory loads the logs.",
     )
     producer_id_expiration_ms = Option(
         DAY_MS,

@@ -161,7 +161,8 @@ class RemoteLogConfig(
         30_000,
         integer(1),
         "Maximum time in milliseconds that a ListOffsets request waits for remote storage, if the client sends no "
-        "timeout of its own.",
+        "timeout of its own. It also limits the look-up of the start offset of a share group whose "
+        "share.auto.offset.reset is a duration.",
     )
     remote_log_metadata_topic_num_partitions = Option(
         50,
