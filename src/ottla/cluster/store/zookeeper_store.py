@@ -472,8 +472,8 @@ class ZooKeeperMetadataStore:
 class _LoopWatch:
     """A watch for kazoo: called in a thread of kazoo, it calls a watcher on the event loop.
 
-    Two watches with the same watcher are equal, so that kazoo, which has a set of watches for each znode, does not call
-    the watcher twice.
+    Two watches with the same watcher are equal, so that kazoo stores only one of them if a znode is read repeatedly by
+    the same method.
     """
 
     call_soon: Callable[..., None]
