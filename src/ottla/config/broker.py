@@ -37,7 +37,9 @@ WITHOUT_FILE = {"ottla.http.listener": STANDARD_HTTP_LISTENER, "group.initial.re
 
 
 class Endpoint(NamedTuple):
-    """One listener: its name, the address that it binds or advertises, and its security protocol."""
+    """One listener: its name, the address that it binds or advertises, and its security protocol, which `endpoints` does
+    not parse (see `BrokerConfig.security_protocol`).
+    """
 
     name: str
     host: str
