@@ -37,8 +37,8 @@ WITHOUT_FILE = {"ottla.http.listener": STANDARD_HTTP_LISTENER, "group.initial.re
 
 
 class Endpoint(NamedTuple):
-    """One listener: its name, the address that it binds or advertises, and its security protocol, which `endpoints` does
-    not parse (see `BrokerConfig.security_protocol`).
+    """One listener: its name, the address that it binds or advertises, and its security protocol, which `endpoints`
+    does not set (see `BrokerConfig.security_protocol`).
     """
 
     name: str
@@ -256,7 +256,8 @@ class BrokerConfig(
         boolean,
         "Whether inter-broker requests are accepted on the inter-broker listener without proof that the sender is a "
         "broker of this cluster, because Apache Kafka's brokers send none. Required while such brokers are in the "
-        "cluster, unless super.users or ACLs authorize them. Keep clients away from that listener then.",
+        "cluster, unless super.users or ACLs authorize them. With authorizer.class.name, the sender must be authorized "
+        "for CLUSTER_ACTION in any case. Keep clients away from that listener then.",
     )
     authorizer_class_name = Option(
         "",
