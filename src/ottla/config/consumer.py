@@ -58,7 +58,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         None,
         nullable(text),
         "Consumer group, whose members share the partitions and the committed offsets; None: no group, so that "
-        "partitions must be assigned with assign(), and offsets cannot be committed.",
+        "subscribe() assigns all partitions of the topics to the consumer, and offsets cannot be committed.",
     )
     group_protocol: Final = Option(
         "classic",

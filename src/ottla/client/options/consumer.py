@@ -12,8 +12,8 @@ class ConsumerOptions(ClientOptions, total=False):
     """Keyword options of consumers."""
 
     group_id: str | None
-    """Consumer group, whose members share the partitions and the committed offsets; None: no group, so that partitions
-    must be assigned with assign(), and offsets cannot be committed.
+    """Consumer group, whose members share the partitions and the committed offsets; None: no group, so that subscribe()
+    assigns all partitions of the topics to the consumer, and offsets cannot be committed.
     """
     group_protocol: str
     """Protocol of the group: classic (a member assigns the partitions) or consumer (the broker does, KIP-848)."""
