@@ -58,7 +58,8 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         None,
         nullable(text),
         "Consumer group, whose members share the partitions and the committed offsets; None: no group, so that "
-        "subscribe() assigns all partitions of the topics to the consumer, and offsets cannot be committed.",
+        "subscribe() assigns all partitions of the topics to the consumer, and offsets cannot be committed. A share "
+        "consumer requires it.",
     )
     group_protocol: Final = Option(
         "classic",
