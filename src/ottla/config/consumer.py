@@ -59,7 +59,7 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
         nullable(text),
         "Consumer group, whose members share the partitions and the committed offsets; None: no group, so that "
         "subscribe() assigns all partitions of the topics to the consumer, and offsets cannot be committed. A share "
-        "consumer requires it.",
+        "consumer requires a group.",
     )
     group_protocol: Final = Option(
         "classic",

@@ -13,7 +13,8 @@ class ConsumerOptions(ClientOptions, total=False):
 
     group_id: str | None
     """Consumer group, whose members share the partitions and the committed offsets; None: no group, so that subscribe()
-    assigns all partitions of the topics to the consumer, and offsets cannot be committed. A share consumer requires it.
+    assigns all partitions of the topics to the consumer, and offsets cannot be committed. A share consumer requires a
+    group.
     """
     group_protocol: str
     """Protocol of the group: classic (a member assigns the partitions) or consumer (the broker does, KIP-848)."""
