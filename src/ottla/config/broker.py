@@ -37,7 +37,9 @@ WITHOUT_FILE = {"ottla.http.listener": STANDARD_HTTP_LISTENER, "group.initial.re
 
 
 class Endpoint(NamedTuple):
-    """One listener: its name, the address that it binds or advertises, and its security protocol."""
+    """One listener: its name, the address that it binds or advertises, and its security protocol, which `endpoints`
+    does not set (see `BrokerConfig.security_protocol`).
+    """
 
     name: str
     host: str
@@ -214,8 +216,8 @@ class BrokerConfig(
     reserved_broker_max_id = Option(
         1000,
         integer(0),
-        "Maximum broker.id that can be configured for a broker of a cluster; generated ids are above it. No effect on "
-        "a standalone broker, or if broker.id.generation.enable is false.",
+        "Maximum broker.id that can be configured for a broker of a cluster, unless a log directory already has the "
+        "id; generated ids are above it. No effect on a standalone broker, or if broker.id.generation.enable is false.",
     )
     node_id = Option(-1, integer(-1), "The newer name of broker.id, which it overrides; -1: broker.id applies.")
     listeners = Option(
@@ -254,7 +256,8 @@ class BrokerConfig(
         boolean,
         "Whether inter-broker requests are accepted on the inter-broker listener without proof that the sender is a "
         "broker of this cluster, because Apache Kafka's brokers send none. Required while such brokers are in the "
-        "cluster, unless super.users or ACLs authorize them. Keep clients away from that listener then.",
+        "cluster, unless super.users or ACLs authorize them. With authorizer.class.name, the sender must be authorized "
+        "for CLUSTER_ACTION in any case. Keep clients away from that listener then.",
     )
     authorizer_class_name = Option(
         "",
@@ -962,7 +965,10 @@ class BrokerConfig(
         "ISR.",
     )
     num_recovery_threads_per_data_dir = Option(
-        2, integer(1), "Number of threads per log directory that load and recover logs when the broker starts."
+        2,
+        integer(1),
+        "Maximum number of logs per log directory that are recovered at the same time when the broker starts after an "
+        "unclean shutdown. After a clean one, a single thread per log directory loads the logs.",
     )
     producer_id_expiration_ms = Option(
         DAY_MS,
@@ -1024,8 +1030,8 @@ class BrokerConfig(
     group_consumer_heartbeat_interval_ms = Option(
         5000,
         integer(1),
-        "Interval in milliseconds at which members of a consumer group send heartbeats. A group can set "
-        "consumer.heartbeat.interval.ms instead.",
+        "Interval in milliseconds at which members of a consumer group send heartbeats; members that use the classic "
+        "protocol have their own heartbeat.interval.ms. A group can set consumer.heartbeat.interval.ms instead.",
     )
     group_consumer_min_heartbeat_interval_ms = Option(
         5000,
@@ -1477,8 +1483,9 @@ class BrokerConfig(
     )
 
     def check(self) -> None:
-        """Raise ConfigurationError if a required list is empty, or if options that depend on each other do not match,
-        such as listeners, their protocols, and bounds of group configs.
+        """Raise ConfigurationError if a required list is empty, an advertised listener has no address to which clients
+        can connect, or options that depend on each other do not match, such as listeners, their protocols, and bounds
+        of group configs.
         """
         super().check()
         if not self.listeners:

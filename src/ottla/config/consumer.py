@@ -57,8 +57,9 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     group_id: Final = Option(
         None,
         nullable(text),
-        "Consumer group, whose members share the partitions and the committed offsets; None: no group, so that a "
-        "subscription assigns all partitions of its topics, and offsets cannot be committed.",
+        "Consumer group, whose members share the partitions and the committed offsets; None: no group, so that "
+        "subscribe() assigns all partitions of the topics to the consumer, and offsets cannot be committed. A share "
+        "consumer requires a group.",
     )
     group_protocol: Final = Option(
         "classic",
@@ -187,8 +188,9 @@ class ConsumerConfig(ClientConfig, subject="consumer", no_effect=NO_EFFECT):
     client_rack: Final = Option(
         "",
         text,
-        "The consumer's rack or availability zone. If the broker has a replica.selector.class, the consumer fetches "
-        "from a replica in the same rack; empty: always from the leader.",
+        "The consumer's rack or availability zone. With replica.selector.class=RackAwareReplicaSelector on the "
+        "brokers, the consumer fetches from an in-sync replica in the same rack if there is one. Empty: always from "
+        "the leader.",
     )
     exclude_internal_topics: Final = Option(
         True,

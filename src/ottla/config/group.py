@@ -9,9 +9,7 @@ READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 class GroupConfig(Config, subject="group"):
-    """The configs of one group. Values outside the bounds of the broker's `group.consumer.*`, `group.share.*` and
-    `group.streams.*` configs are limited to them.
-    """
+    """The configs of one group. `GroupConfigs` limits the numeric ones to the bounds that the broker's configs set."""
 
     consumer_session_timeout_ms = Option(
         45000,
@@ -23,8 +21,8 @@ class GroupConfig(Config, subject="group"):
     consumer_heartbeat_interval_ms = Option(
         5000,
         integer(1),
-        "Interval in milliseconds at which members of a consumer group send heartbeats. Not set: the broker's "
-        "group.consumer.heartbeat.interval.ms.",
+        "Interval in milliseconds at which members of a consumer group send heartbeats; members that use the classic "
+        "protocol have their own heartbeat.interval.ms. Not set: the broker's group.consumer.heartbeat.interval.ms.",
     )
     consumer_assignment_interval_ms = Option(
         0,
@@ -66,8 +64,8 @@ class GroupConfig(Config, subject="group"):
     share_auto_offset_reset = Option(
         LATEST,
         reset_policy(EARLIEST, LATEST),
-        "Where a share group starts in a partition that it has not read yet: latest, earliest or by_duration:DURATION, "
-        "such as by_duration:PT1H (the first record of the last hour).",
+        "Position at which a share group starts in a partition that it has not read yet: latest, earliest or "
+        "by_duration:DURATION, such as by_duration:PT1H (the first record of the last hour).",
     )
     share_isolation_level = Option(
         READ_UNCOMMITTED,

@@ -65,15 +65,15 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     topics = Option(
         patterns(".*"),
         patterns,
-        "Topics to copy: names and regular expressions, separated by commas; empty: none. Internal topics are never "
-        "copied. Topics that come from the target are not copied either; the identity policy recognizes only "
-        "heartbeats topics as such.",
+        "Topics to copy, in addition to those of heartbeats.replication.enabled: names and regular expressions, "
+        "separated by commas; empty: none. Internal topics are never copied. Topics that come from the target are not "
+        "copied either; the identity policy recognizes only heartbeats topics as such.",
     )
     topics_exclude = Option(
         patterns(r".*[\-\.]internal, .*\.replica, __.*"),
         patterns,
         "Topics not to copy even if topics matches them: names and regular expressions, separated by commas; empty: "
-        "none.",
+        "none. It does not exclude heartbeats topics while heartbeats.replication.enabled is true.",
     )
     groups = Option(
         patterns(".*"),
@@ -146,7 +146,7 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
         "target",
         one_of("source", "target"),
         "Cluster whose defaults apply to topic configs that are not set at the source: target or source. With source, "
-        "the source's default values are set at the target.",
+        "the source's default values are set at the target, except those that its brokers' configs set.",
     )
     sync_topic_acls_enabled = Option(
         True,

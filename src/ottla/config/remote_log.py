@@ -15,8 +15,8 @@ from ottla.errors import ConfigurationError
 
 RSM_PREFIX: Final = "rsm.config."
 RLMM_PREFIX: Final = "rlmm.config."
-"""The prefix that Kafka's metadata manager requires before `remote.log.metadata.topic.*`. Here they are also accepted
-without it.
+"""The prefix that Kafka's metadata manager requires before `remote.log.metadata.topic.*`. Here these options are also
+accepted without it.
 """
 BUCKETS: Final = ("s3", "gs", "az", "abfss")
 SCHEMES: Final = (*BUCKETS, "file", "memory")
@@ -161,7 +161,8 @@ class RemoteLogConfig(
         30_000,
         integer(1),
         "Maximum time in milliseconds that a ListOffsets request waits for remote storage, if the client sends no "
-        "timeout of its own.",
+        "timeout of its own. It also limits the look-up of the start offset of a share group whose "
+        "share.auto.offset.reset is a duration.",
     )
     remote_log_metadata_topic_num_partitions = Option(
         50,

@@ -435,7 +435,7 @@ def topic_defaults(broker: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_ms(synonym: str, value: Any) -> Any:
-    """Return a broker config's value in milliseconds if its name ends in hours or minutes (-1 stays -1)."""
+    """Return a broker config's value, in milliseconds if its name ends in hours or minutes (-1 stays -1)."""
     unit = _UNIT_MS.get(synonym.rpartition(".")[2])
     if unit is None or int(value) < 0:
         return value

@@ -129,16 +129,18 @@ class ClientOptions(TypedDict, total=False):
     client_id: str | None
     """Name of the client in the broker's logs, metrics and quotas; empty: a generated name, such as producer-1."""
     request_timeout_ms: int
-    """Time in milliseconds that the client waits for the response to a request, which then fails or is retried. Produce
-    may take up to 500 ms longer; JoinGroup and SyncGroup may take up to max.poll.interval.ms plus 5 seconds.
+    """Time in milliseconds that the client waits for the response to a request, which then fails or is retried. The
+    response to a Produce request may take up to half a second longer; those to JoinGroup and SyncGroup may take up to
+    max.poll.interval.ms plus 5 seconds.
     """
     retry_backoff_ms: int
-    """Delay in milliseconds before the first retry of a failed request. For most requests it doubles with each further
-    retry, up to retry.backoff.max.ms.
+    """Delay in milliseconds before the first retry of a failed request. For metadata, produce and admin requests, among
+    others, it doubles with each further retry, up to retry.backoff.max.ms.
     """
     retry_backoff_max_ms: int
-    """Maximum delay in milliseconds between retries of a request. For most requests the delay starts at
-    retry.backoff.ms and doubles with each retry up to this; for the others it stays at retry.backoff.ms.
+    """Maximum delay in milliseconds between retries of a request. For metadata, produce and admin requests, among
+    others, the delay starts at retry.backoff.ms and doubles with each retry up to this; for the others, such as
+    fetches, it stays at retry.backoff.ms.
     """
     reconnect_backoff_ms: int
     """Delay in milliseconds between a failed attempt to connect to a broker and the next one. It doubles with each

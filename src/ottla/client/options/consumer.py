@@ -12,8 +12,9 @@ class ConsumerOptions(ClientOptions, total=False):
     """Keyword options of consumers."""
 
     group_id: str | None
-    """Consumer group, whose members share the partitions and the committed offsets; None: no group, so that a
-    subscription assigns all partitions of its topics, and offsets cannot be committed.
+    """Consumer group, whose members share the partitions and the committed offsets; None: no group, so that subscribe()
+    assigns all partitions of the topics to the consumer, and offsets cannot be committed. A share consumer requires a
+    group.
     """
     group_protocol: str
     """Protocol of the group: classic (a member assigns the partitions) or consumer (the broker does, KIP-848)."""
@@ -88,8 +89,8 @@ class ConsumerOptions(ClientOptions, total=False):
     check_crcs: bool
     """Whether the consumer verifies the checksum of each batch; poll() raises CorruptBatchError if it is wrong."""
     client_rack: str
-    """The consumer's rack or availability zone. If the broker has a replica.selector.class, the consumer fetches from a
-    replica in the same rack; empty: always from the leader.
+    """The consumer's rack or availability zone. With replica.selector.class=RackAwareReplicaSelector on the brokers,
+    the consumer fetches from an in-sync replica in the same rack if there is one. Empty: always from the leader.
     """
     exclude_internal_topics: bool
     """Whether a subscription by a regular expression that the client evaluates leaves out internal topics such as

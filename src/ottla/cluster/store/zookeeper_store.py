@@ -57,7 +57,7 @@ This module logs connection problems instead.
 FIRST_REPORT_SECONDS: Final = 1.0
 """Time in seconds after which `open` logs that ZooKeeper does not answer."""
 REPORT_SECONDS: Final = 30.0
-"""Interval in seconds at which the store logs again that ZooKeeper does not answer."""
+"""Interval in seconds at which the store logs that it still waits for ZooKeeper."""
 CONNECTED_CHECK_SECONDS: Final = 0.005
 """Interval in seconds at which `open` checks whether the client is connected."""
 RETRY_SECONDS: Final = 0.05
@@ -80,7 +80,7 @@ class Security(NamedTuple):
 
     tls: bool = False
     key_store: str | None = None
-    """File with the key and certificates of this client; None if ZooKeeper requires none."""
+    """File with the key and certificates of this client; None: no client certificate."""
     key_password: str | None = None
     trust_store: str | None = None
     checks_hostname: bool = True
@@ -148,7 +148,7 @@ class ZooKeeperMetadataStore:
 
     @property
     def session_id(self) -> int | None:
-        """The id of the latest session; None before the first one."""
+        """The id of the latest session; None before `open` has connected."""
         return self._session_id
 
     @property
@@ -174,7 +174,9 @@ class ZooKeeperMetadataStore:
             await _end(client)
 
     def _new_client(self, session: Session | None = None) -> KazooClient:
-        """Return a new client, without chroot and not started yet. With `session`, it will take over that session."""
+        """Return a new client without the chroot, which is not started. If `session` is given, the client asks
+        ZooKeeper for that session.
+        """
         with kazoo_needed():
             from kazoo.client import KazooClient
             from kazoo.retry import KazooRetry
@@ -255,7 +257,9 @@ class ZooKeeperMetadataStore:
                     return None
 
     async def close(self) -> None:
-        """Close the store. This ends the session, which deletes its ephemeral znodes."""
+        """Close the store. If the store is connected, this ends the session, and ZooKeeper deletes the session's
+        ephemeral znodes.
+        """
         client, self._client = self._client, None
         self._end_wait(is_answered=False)
         self._listeners.clear()
@@ -271,7 +275,7 @@ class ZooKeeperMetadataStore:
 
     @property
     def waits_for(self) -> str:
-        """A text with ZooKeeper's address and for how long it has not answered; empty if the store is not waiting."""
+        """A text about how long ZooKeeper has not answered, with its address; empty if the store is not waiting."""
         if self._waits_since is None:
             return ""
         seconds = time.monotonic() - self._waits_since
@@ -374,8 +378,9 @@ class ZooKeeperMetadataStore:
         return transaction
 
     def _check(self, operations: Sequence[Operation], results: Sequence[Any]) -> None:
-        """Raise the error of the operation for which a transaction was rejected, if it was. The results of the others
-        only say that they were not executed.
+        """Raise the error of the operation for which a transaction was rejected. Do nothing if it was executed.
+
+        After a rejection, the results of the other operations only say that they were not executed.
         """
         from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
@@ -388,7 +393,7 @@ class ZooKeeperMetadataStore:
             raise _translate(error, operation.path)
 
     async def _was_done(self, operations: Sequence[Operation]) -> bool:
-        """Return whether a transaction whose result was lost was executed.
+        """Return whether the tree shows that a transaction whose result was lost was executed.
 
         Checking one of its writes is enough, because all or none are executed. A Check, a Set without a version and a
         sequential Create leave nothing to check. A transaction of only such operations counts as not executed.
@@ -467,7 +472,8 @@ class ZooKeeperMetadataStore:
 class _LoopWatch:
     """A watch for kazoo: called in a thread of kazoo, it calls a watcher on the event loop.
 
-    Two watches with the same watcher are equal, so that a watcher that is set twice is called once.
+    Two watches with the same watcher are equal, so that kazoo stores only one of them if a znode is read repeatedly by
+    the same method.
     """
 
     call_soon: Callable[..., None]

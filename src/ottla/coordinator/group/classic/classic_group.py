@@ -1,6 +1,6 @@
 """One classic group: its members, its generation, and the table of its states. Kafka's `ClassicGroup`.
 
-    Empty ──join──▶ PreparingRebalance ──all joined──▶ CompletingRebalance ──leader synced──▶ Stable
+    Empty ──join──▶ PreparingRebalance ────joined────▶ CompletingRebalance ──leader synced──▶ Stable
       ▲                  ▲    │                               │                                │
       └──none joined─────┼────┘                               │                                │
                          └──────────join, leave, expiry───────┴────────────────────────────────┘
@@ -87,7 +87,7 @@ class ClassicMember:
 
     @property
     def timer(self) -> float:
-        """The time at which the member expires; NEVER while it waits for a response, unless it is a new member."""
+        """The time at which the member expires; NEVER while it waits for a response other than its first one."""
         if self.awaiting_join is not None:
             return self.join_deadline
         return NEVER if self.awaiting_sync is not None else self.deadline
@@ -124,7 +124,7 @@ class ClassicGroup:
     members_due: float = NEVER
     """The earliest time at which a member or pending id may expire.
 
-    A heartbeat does not update it, because that would require a look at all members. So it may be too early.
+    A heartbeat does not postpone it, because that would require a look at all members. So it may be too early.
     """
     protocol_counts: Counter[str] = field(default_factory=Counter)
     """The number of members that support each protocol."""
@@ -188,7 +188,7 @@ class ClassicGroup:
     def add_pending_member(self, member_id: str, until: float) -> None:
         """Add the id of a member that will join with it, valid until `until`.
 
-        If MAX_PENDING ids are pending, drop the oldest one; its client will get another.
+        If MAX_PENDING ids are pending, drop the oldest one.
         """
         while len(self.pending) >= MAX_PENDING:
             del self.pending[next(iter(self.pending))]
@@ -237,7 +237,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has neither members nor pending member ids."""
+        """Whether the group is in the state Empty and has no pending member ids."""
         return self.state is ClassicGroupState.EMPTY and not self.pending
 
     @property
@@ -288,8 +288,8 @@ class ClassicGroup:
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise an error if this client may not commit offsets now.
 
-        A client that is not a member may commit if the group is empty, or as a transactional producer. A member's
-        commit outside a transaction counts as a heartbeat.
+        A client without a generation may commit in the state Empty, or as a transactional producer that names no
+        member. A member's commit outside a transaction counts as a heartbeat.
         """
         if committer.epoch < 0 and self.state is ClassicGroupState.EMPTY:
             return
@@ -309,8 +309,8 @@ class ClassicGroup:
         """Do nothing: any client may read the offsets of a classic group."""
 
     def check_offset_delete(self) -> None:
-        """Raise NonEmptyGroupError if the group has members whose protocol type is not consumer: the broker does not
-        know which topics they read.
+        """Raise NonEmptyGroupError if the state is not Empty and the protocol type is not consumer: the broker does not
+        know which topics the members read.
         """
         if self.state is not ClassicGroupState.EMPTY and self.protocol_type != CONSUMER:
             raise errors.NonEmptyGroupError

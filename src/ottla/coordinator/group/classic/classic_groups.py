@@ -260,7 +260,7 @@ class ClassicGroups:
         self._await_join(group, member, join, result)
 
     def _rejoin_static(self, group: ClassicGroup, join: PendingJoin, result: CoordinatorResult) -> None:
-        """Give a static member that has restarted a new id. Requests with the old id are fenced from now on."""
+        """Let a static member that has restarted join with a new id. Requests with the old id fail from now on."""
         instance_id = join.request.group_instance_id
         assert instance_id is not None
         member = group.members[group.static[instance_id]]

@@ -89,7 +89,7 @@ def read_offset(value: bytes) -> CommittedOffset:
 
 
 def read_generation(value: bytes) -> int | None:
-    """Return the generation of a group metadata value; None if the group has no members.
+    """Return the generation of a group metadata value; None if it has no protocol, as without members.
 
     The members, of which a group may have a thousand, are not decoded.
     """

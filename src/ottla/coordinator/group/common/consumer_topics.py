@@ -30,7 +30,7 @@ def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
     the live brokers with its replicas change; 0 if none of the topics exists.
 
     Kafka stores another hash in the same field (XXH3). A group that moves between Kafka and this broker is therefore
-    assigned once more, which changes nothing if the topics are the same.
+    assigned once more.
     """
     digest = hashlib.blake2b(digest_size=8)
     existing = sorted(name for name in names if name in image.topics)

@@ -67,7 +67,8 @@ class Group(Protocol):
     def check_commit(self, committer: Committer, version: int, now: float) -> None:
         """Raise an error if this client may not commit offsets.
 
-        `version`: the version of the OffsetCommit request. `now`: in seconds of the clock's `monotonic`.
+        `version`: the version of the OffsetCommit or TxnOffsetCommit request. `now`: in seconds of the clock's
+        `monotonic`.
         """
         ...
 

@@ -55,8 +55,8 @@ def reconcile(
 ) -> M:
     """Return the member after its next reconciliation step; the same object if nothing changes.
 
-    `is_free`: whether no other member holds a partition or task, so that the member may get it now. `owned`: the
-    partitions or tasks that the member reports to have; None if it does not report. Raises FencedMemberEpochError if
+    `is_free`: whether the other members let the member have a partition or task now. `owned`: the partitions or tasks
+    that the member reports to have; None if it does not report. Raises FencedMemberEpochError if
     the state of the member is unknown, unless it reports that it has nothing. Kafka's `CurrentAssignmentBuilder`, for
     consumer and streams groups.
     """

@@ -29,7 +29,7 @@ class Timers:
     reported: Any = None
     """The partitions or tasks that the member last reported as its own; None before its first report."""
     resend: float = NEVER
-    """The time from which the assignment is sent again if the member reports others as its own."""
+    """The time from which the assignment is sent again if the member's last report differs from it."""
 
     @property
     def next(self) -> float:
