@@ -58,8 +58,8 @@ class Follower:
         self.has_truncated = False
         """Whether the log was truncated, and its recovery point may have to be written before the next fetch."""
         self.lag = 0
-        """The number of offsets by which this log was behind the leader's high watermark after the last successful
-        fetch; at least 0.
+        """The number of offsets by which this log was behind the leader's high watermark when the leader's offsets were
+        last applied; at least 0.
         """
         self.requested: FetchPosition | None = None
         """The fetch position in the last request; None before the first one."""
