@@ -54,7 +54,7 @@ messages. A NotLeaderOrFollowerError does not count as a failure.
 """
 NOTHING: Final = RemoteRead(memoryview(b""), [])
 TopicExists = Callable[[str, UUID], Awaitable[bool]]
-"""An async function that returns whether a topic with this name and id is in the metadata store."""
+"""An async function that returns whether the metadata store has a topic with this name, and with this id or none."""
 
 
 class _LeaderTask(NamedTuple):
@@ -125,7 +125,7 @@ class RemoteLogManager:
 
     @property
     def leader_tasks(self) -> int:
-        """The number of tiered partitions that this broker leads."""
+        """The number of leader tasks; at most one per partition."""
         return len(self._tasks)
 
     @property

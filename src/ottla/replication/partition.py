@@ -392,7 +392,7 @@ class Partition:
 
     @property
     def has_pending(self) -> bool:
-        """Whether a request waits for an append to be committed."""
+        """Whether any caller of `when_committed` waits for an append to be committed."""
         return bool(self._replicated or self._flushed)
 
     async def flush(self) -> None:

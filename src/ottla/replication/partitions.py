@@ -66,8 +66,8 @@ class FetcherManager(Protocol):
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition from the leader that its image names.
 
-        Called again for each new state of the partition, so the image may name the same leader and epoch as before, or
-        no leader.
+        May be called again for a new state of the partition, so the image may name the same leader and epoch as before,
+        or no leader.
         """
 
     def remove(self, tp: TopicPartition) -> None:
