@@ -104,8 +104,8 @@ class Follower:
     def apply(self, data: PartitionData) -> NextStep:
         """Apply the leader's response to a fetch at `fetch_position`, and return the next step.
 
-        Raises the KafkaError of an error code without a next step or of a failed append, InvalidRecordError if there is
-        nothing to truncate, and OSError if the log cannot be truncated.
+        Raises the KafkaError of an error code without a next step, of a failed append or of a failed deletion,
+        InvalidRecordError if there is nothing to truncate, and OSError if the log cannot be truncated.
         """
         if data.error_code == errors.OffsetOutOfRangeError.code:
             return NextStep.LIST_OFFSETS
