@@ -43,13 +43,15 @@ NOW = -1
 class RecordFuture:
     """The future of a record: `get`, `await` and callbacks provide its metadata, or its error.
 
-    It has no lock and no event: the I/O thread completes the result of the batch (`ProduceRequestResult`) once.
+    It has no lock and no event: the result of the batch (`ProduceRequestResult`) is completed once.
     """
 
     __slots__ = ("_index", "_key_size", "_outcome", "_timestamp", "_value_size")
 
     def __init__(self, outcome: Any, index: int, timestamp: int, key_size: int, value_size: int) -> None:
-        """`index` is the record's position in the batch; sizes are in bytes, and -1 for None."""
+        """`index` is the record's position in the batch. Sizes are in bytes; -1 for None, or if the record failed
+        before it was in a batch.
+        """
         self._outcome = outcome
         self._index = index
         self._timestamp = timestamp
@@ -58,7 +60,7 @@ class RecordFuture:
 
     @property
     def outcome(self) -> Any:
-        """The result of the record's batch, a `ProduceRequestResult`."""
+        """The `ProduceRequestResult` of the record, which all records of its batch share."""
         return self._outcome
 
     @property
@@ -131,14 +133,14 @@ class RecordFuture:
         return RecordMetadata(tp.topic, tp.partition, offset, timestamp, kind, self._key_size, self._value_size)
 
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
-        """Call `callback(future)` in the I/O thread when the record is acknowledged or has failed; immediately, in the
-        calling thread, if the result is already available.
+        """Call `callback(future)` when the record is acknowledged or has failed, in the producer's I/O thread or event
+        loop; immediately, in the calling thread, if the result is already available.
         """
         self._outcome.when_done(lambda: _guarded(callback, self))
 
     def add_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, metadata, **kwargs)` in the I/O thread when the record is acknowledged; immediately, in
-        the calling thread, if it already is.
+        """Call `callback(*args, metadata, **kwargs)` when the record is acknowledged, in the producer's I/O thread or
+        event loop; immediately, in the calling thread, if it already is.
         """
 
         def call() -> None:
@@ -149,8 +151,8 @@ class RecordFuture:
         return self
 
     def add_errback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> RecordFuture:
-        """Call `callback(*args, error, **kwargs)` in the I/O thread when the record has failed; immediately, in the
-        calling thread, if it already has.
+        """Call `callback(*args, error, **kwargs)` when the record has failed, in the producer's I/O thread or event
+        loop; immediately, in the calling thread, if it already has.
         """
 
         def call() -> None:
@@ -166,9 +168,9 @@ class RecordFuture:
         return self.add_callback(callback, *args, **kwargs).add_errback(callback, *args, **kwargs)
 
     def report_to(self, callback: Callable[[RecordMetadata | None, BaseException | None], Any]) -> None:
-        """Call `callback(metadata, None)` in the I/O thread when the record is acknowledged, or `callback(None, error)`
-        when it has failed; immediately, in the calling thread, if the result is already available. Unlike Java's
-        Callback, `callback` gets no metadata with an error.
+        """Call `callback(metadata, None)` when the record is acknowledged, or `callback(None, error)` when it has
+        failed, in the producer's I/O thread or event loop; immediately, in the calling thread, if the result is already
+        available. Unlike Java's Callback, `callback` gets no metadata with an error.
         """
 
         def call() -> None:
@@ -275,8 +277,8 @@ class TopicAppender:
         """The `PartitionAppender` of each partition, at the index of its number."""
         self.version: int = -1
         self.sticky_partition: int = -1
-        """The partition chosen for records without a key; -1 before the first choice. It is chosen again after
-        `sticky_left` more bytes of them.
+        """The partition for records whose key does not determine it; -1 before the first choice. Another choice follows
+        after about `sticky_left` more bytes of such records.
         """
         self.sticky_left: int = 0
 
@@ -292,7 +294,7 @@ class DirectAppender:
     """The producers' fast path: appends plain records of bytes to the open batches of their partitions.
 
     It appends only to topics whose `version` is that of the newest metadata (`DirectAppender.version`).
-    `choose_sticky(topic_appender)` chooses the partition of a topic's next records without a key.
+    `choose_sticky(topic_appender)` sets the topic's `sticky_partition` and `sticky_left`.
     """
 
     __slots__ = ("choose_sticky", "enabled", "topics", "version")
@@ -335,7 +337,7 @@ class DirectAppender:
         return number if future is None else future
 
     def sticky(self, appenders: TopicAppender, size: int) -> int:
-        """Return the sticky partition for a record without a key, and count `size` bytes for the record."""
+        """Return the sticky partition for records of `size` bytes, and subtract `size` from `sticky_left`."""
         if appenders.sticky_left <= 0:
             self.choose_sticky(appenders)
         appenders.sticky_left -= size

@@ -103,10 +103,7 @@ class BinarySink:
         self.o[self.rows] = self.used
 
     def _begin_validity(self) -> None:
-        """Mark the rows so far as valid and all others as null.
-
-        Called for the first null. Until then, no row is marked.
-        """
+        """Mark the rows so far as valid and all others as null."""
         whole = self.rows >> 3
         if cython.compiled:
             memset(self.v, 0, len(self.validity))
@@ -189,7 +186,7 @@ class ColumnDecoder:
 
         Return False, without adding any, if the decoder is not empty and its columns could grow beyond `max_bytes`:
         drain() first, and add the batch again. The CRC is not checked. Raises the errors of `open_records`, and
-        CorruptMessageError for a damaged record among those that are read; the earlier batches stay.
+        CorruptMessageError for damage that is found in the records; the earlier batches stay.
         """
         data = open_records(buf, start, header, self.max_decompressed_bytes)
         nbytes = memoryview(data).nbytes

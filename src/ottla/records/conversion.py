@@ -28,8 +28,8 @@ def up_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> m
 
     Only messages before the first v2 batch are converted. If a message is malformed, or its offset is not above the
     last one, only the messages before it are converted, and the bytes from that message on are left out. If there are
-    none before it, the error is raised, except for a negative size. `max_bytes` limits the decompressed size of one
-    message.
+    none before it, the error is raised, except for some sizes that are too small. `max_bytes` limits the decompressed
+    size of one message.
     """
     if data.nbytes <= MAGIC_POSITION or data[MAGIC_POSITION] == MAGIC:
         return data
@@ -49,8 +49,8 @@ def up_converted(data: memoryview, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> m
 
 
 def _readable(data: memoryview, max_bytes: int) -> tuple[list[Record], bool]:
-    """Return the records before the first malformed message, and whether there is no such message. Raise its error if
-    there are no records before it.
+    """Return the records before the first error, and whether there is no error. Raise the error if there are no records
+    before it.
     """
     rows: list[Record] = []
     try:
@@ -93,8 +93,8 @@ def down_converted(buf: Buffer, magic: int, from_offset: int = 0) -> bytes:
     out. From a converted batch, records before `from_offset` are left out, so that a fetch that starts within a batch
     is not larger than necessary.
 
-    Raises CorruptMessageError if a batch to convert is damaged, UnsupportedCompressionTypeError if it is compressed
-    with zstd, which these formats do not have.
+    Raises CorruptMessageError for a malformed header or if a batch to convert is damaged, and
+    UnsupportedCompressionTypeError if its codec is unknown, or zstd, which these formats do not have.
     """
     out = bytearray()
     for header, start, end in any_magic.split(buf):

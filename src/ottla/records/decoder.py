@@ -42,7 +42,7 @@ class Record(NamedTuple):
 
 
 class Cursor:
-    """A position in the uncompressed records of one batch."""
+    """A position in the uncompressed records of one batch, or in the encoded headers of one record."""
 
     __slots__ = ("data", "end", "p", "pos")
 
@@ -243,7 +243,7 @@ def skip_headers(cursor: Cursor) -> int:
 def records(buf: Buffer, start: int = 0, end: int | None = None, *, check_crc: bool = True) -> Iterator[Record]:
     """Yield every record of the whole batches in `buf[start:end]`, decompressed batch by batch; control batches too.
 
-    Raises CorruptMessageError at the first batch that is damaged.
+    Raises the errors of `split`, `verify` and `decode_records`.
     """
     view = memoryview(buf)[start:end]
     for header, at, _ in split(view):

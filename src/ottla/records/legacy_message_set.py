@@ -80,7 +80,7 @@ def magic_of(buf: Buffer, pos: int = 0) -> int:
 def messages(buf: Buffer, pos: int = 0) -> Iterator[LegacyMessage]:
     """Yield every whole message from `pos` on, without decompressing any. A partial last message is ignored.
 
-    Raises CorruptMessageError for impossible sizes and other formats than 0 and 1; a wrong CRC only shows in
+    Raises CorruptMessageError for impossible sizes and for formats other than 0 and 1; a wrong CRC only shows in
     `is_valid`.
     """
     view = memoryview(buf).cast("B")

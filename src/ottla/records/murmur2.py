@@ -119,7 +119,7 @@ def _sorted_rows(chosen: array[int], count: int, ends: array[int]) -> list[array
     """Return the row numbers of each partition, and as the last item those of rows without a key.
 
     `chosen`: the partition of each row; the number of partitions for a row without a key. `ends`: from the second item
-    on, the number of rows of each partition.
+    on, the number of rows of each partition, then of those without a key. It is overwritten.
     """
     rows = len(chosen)
     sorted_rows = array("q", bytes(8 * rows))

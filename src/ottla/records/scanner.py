@@ -80,8 +80,8 @@ def skip_batches(chunk: bytes, room: int, offset: int) -> tuple[int, int, int]:
     `chunk` may end within a batch, or even within its header.
 
     Return the number of bytes skipped, which may be more than `chunk` has; the offset that follows them, or if none was
-    skipped the base offset of the first batch (-1 if its header is incomplete); and the size of the batch that ended
-    the search (0 if `chunk` ended before). Raises CorruptMessageError for bytes that cannot be a batch.
+    skipped the base offset of the first batch (-1 if `chunk` has too few bytes of it); and the size of the batch that
+    ended the search (0 if `chunk` ended before). Raises CorruptMessageError for bytes that cannot be a batch.
     """
     p: Any = chunk if cython.compiled else memoryview(chunk)
     size = len(chunk)

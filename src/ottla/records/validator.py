@@ -42,7 +42,7 @@ class Validated(NamedTuple):
     without_key: list[int]
     """Positions of the first records without a key, if a key is required."""
     out_of_bounds: list[tuple[int, int]]
-    """(position, timestamp) of the first records whose timestamp is not within the bounds."""
+    """(position, timestamp) of the first records with a timestamp other than -1 that is not within the bounds."""
 
 
 def validate_records(

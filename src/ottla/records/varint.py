@@ -3,7 +3,7 @@ take few bytes.
 
 The same code runs plainly and compiled; the types for C are in varint.pxd beside this file, as for all compiled
 modules of this package. `write_varlong` and `put` do not check the room in the buffer, so they are C functions in the
-compiled form: Python code outside this package uses `append_varlong` and `read_varlong`.
+compiled form, which Python code cannot call. `append_varlong` and `read_varlong` are for all callers.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ class AuxiliaryStateBuilder:
         """Restart the log of a follower after the segment in remote storage that has the last record before the
         leader's local log.
 
-        The segment may end later than that record. Raises KafkaError, after which the follower retries, or OSError if
-        the disk has failed.
+        The segment may end later than that record. Raises KafkaError or OSError.
         """
         epoch, stats = partition.image.leader_epoch, partition.topic_stats
         stats.aux_state_requests += 1

@@ -49,7 +49,7 @@ class MetadataPartition:
         self.read_back = OffsetWaiters()
 
     def rewind(self) -> None:
-        """Start to read the partition from offset 0 again, for example because more of it has to be stored."""
+        """Reset the position to 0, for example because more of the partition has to be stored."""
         self.position = 0
         self.is_ready = False
         self.target = None
@@ -119,7 +119,9 @@ class RemoteLogMetadataManager:
     # This broker's replicas
 
     def assign(self, partition: RemotePartition) -> None:
-        """Add the store of a partition of which this broker has a replica; it is filled in the background."""
+        """Add a store for a partition of which this broker has a replica, unless there is one. The store is filled in
+        the background.
+        """
         if partition not in self._stores:
             store = self._stores[partition] = RemotePartitionMetadataStore(partition)
             self._place(store)
@@ -144,8 +146,8 @@ class RemoteLogMetadataManager:
         self.update_readers()
 
     def unassign(self, partition: RemotePartition) -> None:
-        """Remove a partition of which this broker no longer has a tiered replica. Drop its store, unless this
-        broker stores the metadata of all partitions.
+        """Undo `assign`. Drop the partition's store, unless this broker stores everything in the partition of
+        `__remote_log_metadata` that has its metadata.
         """
         self._stores.pop(partition, None)
         for metadata in self._partitions.values():
@@ -161,8 +163,8 @@ class RemoteLogMetadataManager:
     # Partitions of the topic
 
     def update_readers(self) -> None:
-        """Start the tasks that read from the current leaders of the topic's partitions, and wake those that are
-        running. Called after each change of the cluster image.
+        """Apply the topic's current partition count and leaders. Start the tasks that read from the leaders, and wake
+        those that are running.
         """
         count = self._topic.partition_count
         if not count:

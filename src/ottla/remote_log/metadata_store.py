@@ -82,7 +82,9 @@ class RemotePartitionMetadataStore:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all records that were in `__remote_log_metadata` when its end was looked up have been applied."""
+        """Whether all records about the partition that were in `__remote_log_metadata` when its end was looked up have
+        been applied.
+        """
         return self._ready.is_set()
 
     def set_ready(self) -> None:

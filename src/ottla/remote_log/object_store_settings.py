@@ -100,8 +100,8 @@ def _account_of(endpoint: str) -> str:
 
 
 def google_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the endpoint of Google Cloud Storage in the environment, and for an emulator NO_ACCOUNT as the key unless
-    the environment has credentials.
+    """Return the endpoint of Google Cloud Storage that the environment sets, and for one from STORAGE_EMULATOR_HOST
+    also NO_ACCOUNT as the key, unless the environment has credentials.
     """
     if environment.get("GOOGLE_BASE_URL"):
         return {BASE_URL: environment["GOOGLE_BASE_URL"]}

@@ -49,12 +49,12 @@ reads_log.addFilter(RateLimitFilter())  # while remote storage is down, each fet
 CLOSE_SECONDS: Final = 5.0
 """Maximum time in seconds that a stopping broker waits for uploads in progress."""
 WARN_EVERY: Final = 10
-"""If a task fails repeatedly with a KafkaError, one in this many failures is logged as a warning, the others as debug
-messages.
+"""If a leader's task fails repeatedly, one in this many KafkaErrors is logged as a warning, the others as debug
+messages. A NotLeaderOrFollowerError does not count as a failure.
 """
 NOTHING: Final = RemoteRead(memoryview(b""), [])
 TopicExists = Callable[[str, UUID], Awaitable[bool]]
-"""An async function that returns whether a topic with this name and id is in the metadata store."""
+"""An async function that returns whether the metadata store has a topic with this name, and with this id or none."""
 
 
 class _LeaderTask(NamedTuple):
@@ -125,7 +125,7 @@ class RemoteLogManager:
 
     @property
     def leader_tasks(self) -> int:
-        """The number of tiered partitions that this broker leads."""
+        """The number of leader tasks; at most one per partition."""
         return len(self._tasks)
 
     @property
@@ -325,7 +325,7 @@ class RemoteLogManager:
     # Local retention
 
     async def apply_local_retention(self) -> None:
-        """For all replicas, delete the local segments that are in remote storage and exceed the local retention."""
+        """Delete the local segments of tiered replicas that are in remote storage and exceed the local retention."""
         for partition, remote in list(self._replicas.values()):
             store = self._metadata.store(remote)
             if (
@@ -396,8 +396,8 @@ class RemoteLogManager:
 
         The data is empty if remote storage does not answer within `seconds`, or too many reads are waiting. A later
         answer is cached for the client's next fetch. Return None if the first batch from `offset` on is in the local
-        log. Raises OffsetOutOfRangeError, the errors of RemoteSegment, or KafkaStorageError if the partition is not
-        tiered.
+        log. Raises OffsetOutOfRangeError, the errors of RemoteSegment except TooManyRemoteReadsError, or
+        KafkaStorageError if the partition is not tiered.
         """
         stats = partition.topic_stats
         stats.remote_fetch_requests += 1

@@ -43,8 +43,8 @@ class RemoteLogReader:
         at_least_one: bool,
         with_aborted: bool,
     ) -> RemoteRead | None:
-        """Return whole batches of one segment from the one that contains `offset` on, of at most `max_bytes` together;
-        with `at_least_one`, at least the first batch.
+        """Return whole batches of one segment, from the batch that contains `offset` on, of at most `max_bytes`
+        together; with `at_least_one`, at least the first batch.
 
         Return None if the next batch is in the local log. Raises OffsetOutOfRangeError if no segment has the offset,
         and the errors of RemoteSegment.

@@ -1,7 +1,7 @@
 """The choice of the segments that a leader deletes in remote storage. Kafka's RLMExpirationTask.
 
-There is no I/O here. As long as the topic is tiered, segments are deleted only if they are before the log start offset,
-if other readable segments of the log cover their offsets, or if their deletion was interrupted.
+There is no I/O here. As long as remote.storage.enable is set, segments are deleted only if they are before the log
+start offset, if other readable segments of the log cover their offsets, or if their deletion was interrupted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def deletable(log: Log, store: RemotePartitionMetadataStore) -> list[RemoteLogSe
     So unfinished copies of earlier leaders are deleted once their offsets have been copied again. Until then they stay,
     because the earlier leader may still finish them.
 
-    If the topic is no longer tiered and remote.log.delete.on.disable is set, return all segments.
+    If remote.storage.enable is not set and remote.log.delete.on.disable is set, return all segments.
     """
     if not log.config.remote_storage_enable and log.config.remote_log_delete_on_disable:
         return list(store.segments)

@@ -1,4 +1,5 @@
-"""Reading one segment in remote storage: batches by offset, offsets by time, aborted transactions.
+"""Reading one segment in remote storage: batches by offset, offsets by time, aborted transactions, and the leader
+epochs and producer state at its end.
 
 Positions are looked up in the segment's indexes, as on disk. Indexes are read as a whole, the log file in chunks.
 """

@@ -41,7 +41,7 @@ TIMEOUTS: Final = {"connect_timeout": "5s", "timeout": "30s"}
 S3_ENDPOINTS: Final = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 AZURE_SCHEMES: Final = ("az:", "abfs:", "abfss:")
 RETRIES: Final = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
-"""Retries within a request. Failed copies are repeated by their task, and reads by their client."""
+"""Retries within a request to the store."""
 PART_BYTES: Final = 8 * 1024 * 1024
 PARTS_AT_ONCE: Final = 2
 """Maximum number of parts of a segment, of PART_BYTES each, that are uploaded at the same time.
@@ -51,7 +51,9 @@ Each part is read from the segment's file when it is uploaded, so that large seg
 
 
 class RemoteStorageError(KafkaStorageError):
-    """Remote storage cannot be reached or has failed, or an object in it is damaged. Clients repeat the request."""
+    """Remote storage cannot be reached or has failed, an object in it is damaged, or a file to be copied is missing or
+    has changed.
+    """
 
 
 class RemoteObjectMissingError(RemoteStorageError):
@@ -108,7 +110,8 @@ class ObjectStorage:
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         """Create a client of the store at `url`, without a request to the store. A directory (`file:`) is created.
 
-        Raises StartupError if the library is missing, or the URL or an option is invalid.
+        Raises StartupError if the library is missing, or the store cannot be used, for example because the URL or an
+        option is invalid.
         """
         try:
             import obstore

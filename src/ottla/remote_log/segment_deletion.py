@@ -1,7 +1,7 @@
 """Deleting a segment in remote storage.
 
 The metadata is written before and after, so that the next leader repeats an interrupted deletion. The objects of a
-segment with metadata are deleted only after this broker has read DELETE_SEGMENT_STARTED back, because it then no longer
+readable segment are deleted only after this broker has read DELETE_SEGMENT_STARTED back, because it then no longer
 starts to read the segment.
 """
 
@@ -49,8 +49,8 @@ class SegmentDeleter:
         self._abandoned: dict[UUID, RemoteLogSegmentMetadata] = {}
 
     def abandon(self, segment: RemoteLogSegmentMetadata) -> None:
-        """Record a copy that may have left objects, because this broker lost the leadership while it was copying, or
-        could not delete a failed copy.
+        """Record a copy that may have left objects, because copying was cancelled, for example when this broker lost
+        the leadership, or because a failed copy could not be deleted.
 
         The next leader may delete such a copy while this broker still writes objects. Once the copy is no longer in the
         metadata, `delete_abandoned` deletes its objects.

@@ -92,7 +92,7 @@ class RemoteLogSegmentMetadata:
         )
 
     def epoch_ranges(self) -> Iterator[tuple[int, int, int]]:
-        """Yield each epoch with its first and last offset in the segment."""
+        """Yield each epoch that has offsets in the segment, with the first and the last of them."""
         ends = [epoch.start_offset - 1 for epoch in self.leader_epochs[1:]] + [self.end_offset]
         for (epoch, start), end in zip(self.leader_epochs, ends, strict=True):
             if start <= end:

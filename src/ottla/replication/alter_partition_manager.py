@@ -1,6 +1,6 @@
 """Sends ISR updates of leaders to the controller: AlterPartition, one request at a time (KIP-497).
 
-Updates that arrive while a request is in flight go into the next one, so when a follower dies, its leader sends a few
+Updates that arrive while a request is in flight go into the next ones, so when a follower dies, its leader sends a few
 requests, not one per partition. Updates are sent again until the controller, which may have changed, has answered.
 """
 

@@ -58,8 +58,8 @@ class Follower:
         self.has_truncated = False
         """Whether the log was truncated, and its recovery point may have to be written before the next fetch."""
         self.lag = 0
-        """The number of offsets by which this log was behind the leader's high watermark after the last successful
-        fetch; at least 0.
+        """The number of offsets by which this log was behind the leader's high watermark when the leader's offsets were
+        last applied; at least 0.
         """
         self.requested: FetchPosition | None = None
         """The fetch position in the last request; None before the first one."""
@@ -104,8 +104,8 @@ class Follower:
     def apply(self, data: PartitionData) -> NextStep:
         """Apply the leader's response to a fetch at `fetch_position`, and return the next step.
 
-        Raises the KafkaError of an error code without a next step or of a failed append, InvalidRecordError if there is
-        nothing to truncate, and OSError if the log cannot be truncated.
+        Raises the KafkaError of an error code without a next step, of a failed append or of a failed deletion,
+        InvalidRecordError if there is nothing to truncate, and OSError if the log cannot be truncated.
         """
         if data.error_code == errors.OffsetOutOfRangeError.code:
             return NextStep.LIST_OFFSETS

@@ -49,9 +49,9 @@ class Replica:
         self._fetched_at = now if in_sync else float("-inf")
         self._leader_end = leader_end
         self.followed_at = float("-inf")
-        """Time at which the leader created the response before this follower's last fetch: proof that the replica still
-        followed it then. The time of the fetch itself proves nothing, because it may have waited in a socket while this
-        broker was paused.
+        """Latest time at which the leader created a response after which this follower has fetched again; -inf if there
+        is none. It is proof that the follower still followed the leader then. The time of the fetch itself proves
+        nothing, because the fetch may have waited in a socket while this broker was paused.
         """
 
     def fetched(self, offset: int, log_start: int, broker_epoch: int, leader_end: int, now: float) -> None:
@@ -163,7 +163,7 @@ class LeaderState:
     def high_watermark(self, own_end: int, min_insync_replicas: int, now: float) -> int:
         """Return the lowest end offset of the maximal ISR and of caught-up replicas, which are about to join the ISR.
 
-        Return -1 if too few replicas are in sync, or one of those in the maximal ISR has not fetched yet.
+        Return -1 if too few replicas are in sync, or the end offset of one in the maximal ISR is unknown.
         """
         if len(self.image.isr) < self.required(min_insync_replicas):
             return -1

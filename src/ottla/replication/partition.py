@@ -4,7 +4,7 @@ the latter.
 The partition's image determines whether this broker is the leader or a follower. The leader's part is in
 `leader_replica`, the follower's in `follower`.
 
-Invariant: the high watermark never decreases while this broker leads, and only replicas read records at or above it.
+Invariant: the high watermark never decreases while this broker leads, and consumers read no records at or above it.
 While `flush.messages` or more records are not flushed, an append advances the high watermark only to the end of the
 flushed ones; all appends that arrive during an fsync share the next one. Not thread-safe: event loop only; fsync runs
 on a worker.
@@ -166,7 +166,7 @@ class Partition:
 
     @property
     def failed(self) -> bool:
-        """Whether an error of the log's disk has taken the partition out of service."""
+        """Whether `fail` has taken the partition out of service."""
         return self._failed
 
     def replace_log(self, log: Log) -> None:
@@ -195,7 +195,7 @@ class Partition:
         _wake(self._append_waiters, 0)
 
     def check_epoch(self, expected: int) -> None:
-        """Check a client's leader epoch; -1 is not checked (KIP-320).
+        """Check the leader epoch in a request; -1 is not checked (KIP-320).
 
         Raises FencedLeaderEpochError if it is older than the current one, UnknownLeaderEpochError if it is newer, and
         the errors of `check_open`.
@@ -392,7 +392,7 @@ class Partition:
 
     @property
     def has_pending(self) -> bool:
-        """Whether a request waits for an append to be committed."""
+        """Whether any caller of `when_committed` waits for an append to be committed."""
         return bool(self._replicated or self._flushed)
 
     async def flush(self) -> None:

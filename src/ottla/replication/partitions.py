@@ -66,8 +66,8 @@ class FetcherManager(Protocol):
     def add(self, partition: Partition) -> None:
         """Start to fetch a partition from the leader that its image names.
 
-        Called again for each new state of the partition, so the image may name the same leader and epoch as before, or
-        no leader.
+        May be called again for a new state of the partition, so the image may name the same leader and epoch as before,
+        or no leader.
         """
 
     def remove(self, tp: TopicPartition) -> None:
@@ -99,8 +99,9 @@ class Partitions:
 
         `followers`: fetches the partitions that other brokers lead. `isr_updates`: sends ISR updates of leaders.
         `unopened_dirs`: the log directories that could not be opened, with the reasons. `on_dir_failure`: called with
-        the replicas that a failed log directory has put out of service, or whose log could not be created. `on_fatal`:
-        called with the reason when `store_dir`, on whose disk the metadata store is, or every log directory has failed.
+        the partitions in a log directory that has failed, or those whose log could not be opened or created.
+        `on_fatal`: called with the reason when `store_dir`, on whose disk the metadata store is, or every log directory
+        has failed.
         """
         self.broker_id = broker_id
         self._log_dirs = log_dirs
@@ -112,7 +113,7 @@ class Partitions:
         self._preferred_dirs: dict[TopicPartition, LogDir] = {}
         """The log directories that were chosen for replicas without a log."""
         self._failed_creations: list[TopicPartition] = []
-        """Replicas whose log could not be created since the last report."""
+        """Replicas whose log could not be opened or created since the last report."""
         self._reported_failures: set[TopicPartition] = set()
         """Replicas without a log that have been reported to the controller."""
         # If a log directory could not be opened, no log is created for a replica that is in the ISR: its log may be in
@@ -246,7 +247,7 @@ class Partitions:
         return self._moves
 
     def offline_replicas(self) -> list[TopicPartition]:
-        """Return the replicas that are out of service, because their disk has failed or their log could not be
+        """Return the replicas that are out of service, because they have failed, or their log could not be opened or
         created.
         """
         return [*self._reported_failures, *(tp for tp, partition in self._partitions.items() if partition.failed)]
@@ -512,8 +513,8 @@ class Partitions:
                 log.info("Broker %d now %s %s", self.broker_id, verb, listed(names))
 
     def _report_failed_creations(self) -> None:
-        """Report to the controller the replicas whose log could not be created since the last report, like those on a
-        failed disk, so that it elects other leaders.
+        """Report to the controller the replicas whose log could not be opened or created since the last report, like
+        those on a failed disk, so that it elects other leaders.
         """
         new = [tp for tp in self._failed_creations if tp not in self._reported_failures]
         self._failed_creations.clear()

@@ -17,7 +17,7 @@ NOT_COUNTED = (errors.UnknownTopicOrPartitionError, errors.NotLeaderOrFollowerEr
 
 
 class TopicStats:
-    """The counters of one topic on this broker."""
+    """The counters of one topic on this broker, or the sums of several topics."""
 
     __slots__ = (
         "aux_state_errors",
@@ -91,13 +91,13 @@ class TopicStats:
 class BrokerTopicStats:
     """The counters of all topics.
 
-    Only topics of which this broker has a replica have their own counters; all others share one set.
+    Only topics of which this broker has or had a replica have their own counters; all others share one set.
     """
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicStats] = {}
         self._others = TopicStats()
-        """The counters of deleted topics, and of topics of which this broker has no replica."""
+        """The counters of deleted topics, and of topics of which this broker never had a replica."""
         self.produce_conversion_times = LatencyHistogram()
         self.fetch_conversion_times = LatencyHistogram()
         self.produce_conversion_bytes = self.fetch_conversion_bytes = 0
@@ -112,8 +112,8 @@ class BrokerTopicStats:
     def get(self, topic: str | None) -> TopicStats:
         """Return the counters of a topic.
 
-        Topics of which this broker has no replica share one set of counters, so that clients cannot exhaust memory with
-        invented names.
+        Topics of which this broker never had a replica share one set of counters, so that clients cannot exhaust memory
+        with invented names.
         """
         return self._topics.get(topic or "", self._others)
 
