@@ -100,8 +100,8 @@ class Fault:
         return self._ends(".lose_response()", fault_steps.lose_response)
 
     def throttle(self, seconds: float) -> Self:
-        """Handle the request, respond with a throttle time of `seconds`, and do not read from the connection for that
-        time.
+        """Handle the request, respond with a throttle time of `seconds` (if the response has this field), and do not
+        read from the connection for that time.
         """
         with self._defining():
             step = fault_steps.throttle(_positive("throttle", seconds))
@@ -283,10 +283,10 @@ class Faults:
             transactional_id: a transactional id that the request names.
             broker: the id of the broker that receives the request.
             nth: the first of the matching requests that the fault applies to, counted from 1.
-            times: the number of matching requests that it applies to; None: that one and all that follow.
+            times: the number of matching requests that it applies to; None: the nth one and all that follow.
             optional: whether the test may end although the fault was applied to no request.
 
-        Raises ConfigurationError for an unknown API or a value that is not allowed.
+        Raises ConfigurationError for an unknown API, a value that is not allowed, or a partition without a topic.
         """
         for api in apis:
             if api not in API_NAMES:
