@@ -5,7 +5,7 @@ log end. The partition advances the high watermark. If the topic is tiered (KIP-
 the first segment: the records between them are only in remote storage. While writes are queued (see `append_writer`),
 the log can be read, flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except
 `flush`, `sync_tiered_state` and the functions returned by `begin_deletion` and `begin_lower_checkpoint`, which workers
-run, and `written_end_offset`.
+may call, and `written_end_offset`.
 """
 
 from __future__ import annotations

@@ -502,8 +502,8 @@ class LogDir:
         """Return a cleaner pass over the log that most needs compaction. Return None if no log needs compaction, or if
         the pass cannot be prepared because of an error other than OSError, which marks the log as uncleanable.
 
-        Call the pass's `copy` in a worker, then `finish_cleaning` or `abort_cleaning`. Until then, there is no other pass over
-        this log. `copy_segments`: copies the records; by default in this process. Raises the errors of
+        Call the pass's `copy` in a worker, then `finish_cleaning` or `abort_cleaning`. Until then, there is no other
+        pass over this log. `copy_segments`: copies the records; by default in this process. Raises the errors of
         `files.storage_error` after an OSError.
         """
         from ottla.storage.compaction import copier
@@ -590,8 +590,8 @@ class LogDir:
     def abort_cleaning(self, cleaning: CleanerPass, because: object = None) -> None:
         """Abort a pass.
 
-        `because`: a permanent error, for which the log is marked as uncleanable until the next start; None for a
-        temporary one.
+        `because`: the cause of a permanent failure, after which the log is marked as uncleanable until the next start;
+        None for a temporary failure.
         """
         tp = cleaning.log.topic_partition
         cleaning.abort()
@@ -614,8 +614,8 @@ class LogDir:
         return functools.partial(self._write_checkpoints, self._offsets_by_file(), self._next_checkpoint())
 
     def _begin_lower_checkpoint(self, tp: TopicPartition) -> Callable[[], None] | None:
-        """Return a function that writes the recovery points; None if the one on disk is not above the log's own, and
-        no other is being written, or if the log is not in this directory.
+        """Return a function that writes the recovery points of all logs. Return None if the log is not in this
+        directory, or if its recovery point on disk is not above the current one and no checkpoint is being written.
         """
         opened = self.logs.get(tp)
         if opened is None:

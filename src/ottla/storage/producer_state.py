@@ -166,7 +166,7 @@ class ProducerStates:
         log yet.
         """
         self._guards: dict[int, VerificationGuard] = {}
-        """By producer id: the guards of transactions that are being verified and have no batch in the log yet."""
+        """By producer id: the valid guards."""
         self.end_offset = 0
         """The offset up to which the log's batches are included in the state."""
 

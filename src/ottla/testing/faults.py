@@ -129,7 +129,8 @@ class Fault:
 
     def move_leader(self, to: int | None = None) -> Self:
         """Move the leader of the request's first partition to the broker `to` (None: another in-sync replica) before
-        the request is handled, so that the old leader rejects it. Needs several brokers (`ottla_cluster`).
+        the request is handled. The old leader then rejects requests that only the leader handles. Needs several brokers
+        (`ottla_cluster`).
         """
         with self._defining():
             self._faults.require_cluster("move_leader")
@@ -137,8 +138,8 @@ class Fault:
 
     def move_coordinator(self, to: int | None = None) -> Self:
         """Move the coordinator of the request's transactional id or group to the broker `to` (None: another in-sync
-        replica) before the request is handled, so that the old coordinator rejects it. Needs several brokers
-        (`ottla_cluster`).
+        replica) before the request is handled. The old coordinator then rejects requests that only the coordinator
+        handles. Needs several brokers (`ottla_cluster`).
         """
         with self._defining():
             self._faults.require_cluster("move_coordinator")
@@ -343,7 +344,7 @@ class Faults:
         self._failures.append(f"{fault!r} failed: {reason_of(error)}")
 
     def require_cluster(self, step: str) -> None:
-        """Raise ConfigurationError if there is only one broker."""
+        """Raise ConfigurationError if fewer than two brokers are running."""
         if len(self._broker.nodes) < 2:
             raise ConfigurationError(
                 f"ottla_faults: {step} needs several brokers; have the test use the fixture ottla_cluster"

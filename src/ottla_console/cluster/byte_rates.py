@@ -16,8 +16,8 @@ COUNTERS: Final = {
 SAMPLE: Final = re.compile(r'(\w+)(?:\{(?:[^}]*,)?topic="([^"]+)"[^}]*\}|\{\})? ([0-9.eE+]+)(?: \d+)?')
 """A sample of one topic, or of all topics together. Topic names contain no characters that are escaped."""
 MAX_TOPICS: Final = 1_000
-"""The number of topics' series that are included because they have the highest rates (each topic has two series). Those
-of viewed topics are always included.
+"""The maximum number of series of topics, chosen by the highest rates; each topic has two series. The series of viewed
+topics are included in addition.
 """
 
 

@@ -32,14 +32,12 @@ id.
 """
 FETCH_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 30.0
-"""The time in seconds after which an id that could not be fetched is requested again."""
+"""The time in seconds before a schema that could not be fetched may be requested again."""
 MAX_SCHEMA_BYTES: Final = 4 * 1024 * 1024
 MAX_REFERENCES: Final = 50
 
 Decode = Callable[[memoryview], Any]
-"""A function that decodes the data after the header into values that JSON can represent. Raises any exception for
-malformed data.
-"""
+"""A function that decodes the data after the header. Raises any exception for malformed data."""
 
 
 class SchemaRegistry:
