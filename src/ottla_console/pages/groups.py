@@ -193,7 +193,9 @@ async def _plan(page: Page, committed: Mapping[TopicPartition, int], topic: str,
 async def _targets(
     page: Page, to: str, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, int]:
-    """Return the offsets to reset to, which may be outside the log. Return none for a reset to the earliest offsets."""
+    """Return the offsets to reset to, which may be outside the log. Return an empty mapping for a reset to the earliest
+    offsets.
+    """
     if to == "latest":
         return ends
     if to == "offset":
