@@ -52,8 +52,9 @@ class LeaderEpochs:
             raise KafkaStorageError(f"{self.path}: epochs and offsets must increase")
 
     def load_tiered(self, path: Path, first_offset: int) -> None:
-        """Add the epochs before `first_offset`, the start of the first segment, from the checkpoint of tiered records,
-        if they are missing. Raises KafkaStorageError if they are, and the checkpoint is damaged or cannot be read.
+        """If no known epoch starts before `first_offset`, the start of the first segment, add the epochs that do from
+        the checkpoint of tiered records. In this case, raises KafkaStorageError if the checkpoint is damaged or cannot
+        be read.
         """
         if self.entries and self.entries[0].start_offset < first_offset:
             return

@@ -5,7 +5,7 @@ log end. The partition advances the high watermark. If the topic is tiered (KIP-
 the first segment: the records between them are only in remote storage. While writes are queued (see `append_writer`),
 the log can be read, flushed and replicated up to `written_end_offset` only. Not thread-safe: event loop only, except
 `flush`, `sync_tiered_state` and the functions returned by `begin_deletion` and `begin_lower_checkpoint`, which workers
-run, and `written_end_offset`.
+may call, and `written_end_offset`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ BeginWrite = Callable[[TopicPartition], Callable[[], None] | None]
 
 
 class LogListener(Protocol):
-    """Is notified of events of a log. The owner of the log, a partition, implements it."""
+    """A listener for the events of a log. The owner of the log, a partition, implements it."""
 
     def on_roll(self) -> None:
         """Called when the log has rolled a new segment. The closed one should be flushed in a worker thread."""
@@ -190,7 +190,7 @@ class Log:
         `_flush_lock` is held.
         """
         self.cuts = 0
-        """Number of truncations so far. Tasks that copy the log detect by it that it was truncated meanwhile."""
+        """Number of truncations so far. A task that copies the log detects a truncation by a change of this number."""
         self._open_segments: list[Segment] = []
         self._used = False
         """Whether the log has been written or read since the last `close_idle`."""
@@ -214,12 +214,14 @@ class Log:
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first offset on this broker's disk. Earlier ones are deleted, or only in remote storage."""
+        """The first offset that can be read from this broker's disk. Earlier ones are deleted, or only in remote
+        storage.
+        """
         return max(self.log_start_offset, self.segments[0].base_offset)
 
     @property
     def size(self) -> int:
-        """Size of the `.log` files of all segments in bytes."""
+        """Size of the batches in all segments in bytes, including those whose writes are queued."""
         return sum(segment.size for segment in self.segments)
 
     @property
@@ -264,11 +266,11 @@ class Log:
         """Append batches as the leader: validate them, set their offsets and leader epoch in place, and write them.
 
         `data`: writable, with one or more whole v2 batches, or the result of `validation.prepare`. `origin_client`:
-        whether they come from a producer and must follow its rules, or from this broker (group metadata, transaction
-        markers). If a producer's batch repeats one of its last five, nothing is appended, and the offsets of that one
-        are returned. Raises the errors of a Produce response, KafkaStorageError if the log is closed or cannot be
-        written, and with `inline` LongValidationError for batches whose validation takes long. After an error other
-        than DiskFailedError, none of the batches is in the log.
+        whether they come from a producer and are validated, or from this broker (group metadata, transaction markers).
+        If a producer's batch is a duplicate (see `ProducerStates.duplicate_of`), nothing is appended, and the offsets
+        of the earlier batch are returned. Raises the errors of a Produce response, KafkaStorageError if the log is
+        closed or cannot be written, and with `inline` LongValidationError for batches whose validation takes long.
+        After an error other than DiskFailedError, none of the batches is in the log.
         """
         now_ms = self.clock.now_ms()
         if isinstance(data, Prepared):
@@ -327,7 +329,7 @@ class Log:
     def _check_producers(self, data: memoryview, batches: list[Batch], *, origin_client: bool) -> Appended | None:
         """Validate the sequence numbers of idempotent batches, and the epochs of transaction markers.
 
-        If one is a duplicate, return the result of the earlier append, else None.
+        If a producer's batch is a duplicate, return the result with the offsets of the earlier one, else None.
         """
         for batch in batches:
             header = batch.header
@@ -566,8 +568,8 @@ class Log:
 
         A slice contains batches of one segment only. If the first batch alone is larger than `max_bytes`, it is
         returned if `at_least_one` is set. The slice is empty if `offset` is not below `max_offset` or the written end
-        offset. Raises OffsetOutOfRangeError if `offset` is outside the log, and OffsetMovedToTieredStorageError if its
-        record is only in remote storage.
+        offset. Raises OffsetOutOfRangeError if `offset` is outside the log, OffsetMovedToTieredStorageError if its
+        record is only in remote storage, and NotCachedError within `page_cache.cached_only`.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise errors.OffsetOutOfRangeError(
@@ -673,7 +675,7 @@ class Log:
     def max_timestamp_offset(self) -> OffsetAndTimestamp | None:
         """Return offset and timestamp of the first record with the highest timestamp in this broker's segments
         (KIP-734); None if no record has a timestamp, or if all records with the highest one are before the log start
-        offset.
+        offset, or are not written yet.
         """
         latest = max((segment.latest().timestamp for segment in self.segments), default=-1)
         return None if latest < 0 else self.offset_for_time(latest)
@@ -800,7 +802,9 @@ class Log:
         self.delete_files()
 
     def close_without_flush(self) -> None:
-        """Close all files without writing anything, for example because the disk failed or the partition is deleted."""
+        """Close all files without flushing them, and write neither indexes nor a producer snapshot, for example because
+        the disk failed or the partition is deleted.
+        """
         self.closed = self._abandoned = True
         if self._pending_writes is not None:
             self._pending_writes.drop()
@@ -810,7 +814,8 @@ class Log:
     # Truncating
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove all records from `offset` on, and the whole batch that contains it. Return whether any were removed.
+        """Remove all records from `offset` on, and the whole batch that contains `offset`. Return whether the log ended
+        after `offset`.
 
         If `offset` is within a batch, the log then ends where that batch began, or at the log start offset if that is
         later, and the records before `offset` are fetched again. That happens if DeleteRecords has moved the start of
@@ -929,8 +934,8 @@ class Log:
         self._load_producers(self)
 
     def delete_records_before(self, offset: int) -> int:
-        """Advance the log start offset to `offset` if it is lower, and discard the segments before it. Return the log
-        start offset.
+        """Advance the log start offset to `offset`, and discard the segments before it, unless the log start offset is
+        there or higher already. Return the log start offset.
 
         Raises OffsetOutOfRangeError if `offset` is above the high watermark, and KafkaStorageError.
         """

@@ -349,8 +349,8 @@ class LogDir:
     def create(self, tp: TopicPartition, config: LogConfig, topic_id: str | None = None) -> Log:
         """Return the log of a partition. Open or create it if it is not open.
 
-        If it is not open, and its directory has another topic id than `topic_id`, rename that directory to one of a
-        stray partition first. Raises KafkaStorageError.
+        If it is not open, and its directory has another topic id than `topic_id` (None: any is accepted), rename that
+        directory to one of a stray partition first. Raises KafkaStorageError.
         """
         existing = self.logs.get(tp)
         if existing is not None:
@@ -435,8 +435,8 @@ class LogDir:
         self._remove(future.dir)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Delete a log, if there is one: rename its directory at once. After file.delete.delay.ms, a function that
-        `begin_deletion` returns removes it.
+        """Delete a log, if there is one: rename its directory at once. A function that `begin_deletion` returns after
+        file.delete.delay.ms removes the directory, or else `close` or the next start.
         """
         partition_log = self.logs.get(tp)
         if partition_log is not None:
@@ -499,11 +499,12 @@ class LogDir:
         throttle: Throttle | None = None,
         copy_segments: CopySegments | None = None,
     ) -> CleanerPass | None:
-        """Return a cleaner pass over the log that most needs compaction; None if none needs it, or it cannot be read.
+        """Return a cleaner pass over the log that most needs compaction. Return None if no log needs compaction, or if
+        the pass cannot be prepared because of an error other than OSError, which marks the log as uncleanable.
 
-        Call its `copy` in a worker, then `finish_cleaning` or `abort_cleaning`. Until then, there is no other pass over
-        this log. `copy_segments`: copies the records; by default in this process. Raises the errors of
-        `files.storage_error`.
+        Call the pass's `copy` in a worker, then `finish_cleaning` or `abort_cleaning`. Until then, there is no other
+        pass over this log. `copy_segments`: copies the records; by default in this process. Raises the errors of
+        `files.storage_error` after an OSError.
         """
         from ottla.storage.compaction import copier
         from ottla.storage.compaction.cleanable import dirtiest, measure
@@ -589,8 +590,8 @@ class LogDir:
     def abort_cleaning(self, cleaning: CleanerPass, because: object = None) -> None:
         """Abort a pass.
 
-        `because`: a permanent error, for which the log is marked as uncleanable until the next start; None for a
-        temporary one.
+        `because`: the cause of a permanent failure, after which the log is marked as uncleanable until the next start;
+        None for a temporary failure.
         """
         tp = cleaning.log.topic_partition
         cleaning.abort()
@@ -613,8 +614,8 @@ class LogDir:
         return functools.partial(self._write_checkpoints, self._offsets_by_file(), self._next_checkpoint())
 
     def _begin_lower_checkpoint(self, tp: TopicPartition) -> Callable[[], None] | None:
-        """Return a function that writes the recovery points; None if the one on disk is not above the log's own, and
-        no other is being written, or if the log is not in this directory.
+        """Return a function that writes the recovery points of all logs. Return None if the log is not in this
+        directory, or if its recovery point on disk is not above the current one and no checkpoint is being written.
         """
         opened = self.logs.get(tp)
         if opened is None:
@@ -762,7 +763,7 @@ def first_stored(read: Callable[[str], T | None], paths: Sequence[str]) -> T | N
     """Return the first value other than None that `read` returns for one of these log directories; None if there is
     none.
 
-    A directory that cannot be used is skipped. Raises UnusableDirectoryError if there is one and no other has a value.
+    A directory that cannot be used is skipped. Raises its UnusableDirectoryError if no other directory has a value.
     """
     failure: UnusableDirectoryError | None = None
     for path in paths:

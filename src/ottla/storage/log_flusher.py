@@ -1,7 +1,7 @@
 """The flushes of the logs in one log directory: their threads, their durations, and warnings if the disk is slow.
 
-Each directory has threads of its own, because a flush to a disk that hangs takes as long as the disk does. Flushes to
-other disks, and the broker's workers, which validate large batches, must not wait for it.
+Each directory has threads of its own, because a flush blocks its thread as long as the disk hangs. Flushes to other
+disks, and the broker's workers, which validate large batches, must not wait for that.
 """
 
 from __future__ import annotations

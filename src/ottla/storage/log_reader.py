@@ -50,7 +50,7 @@ class ReadOnlyLog:
         self.directory = directory
         bases = self._bases()
         self.start = max(start, bases[0] if bases else 0)
-        """The log start offset."""
+        """The log start offset, or the start of the first segment if that is later."""
         self._high_watermark = high_watermark
 
     @cached_property
@@ -74,8 +74,9 @@ class ReadOnlyLog:
         """Yield the batches that contain offsets with start <= offset < end, in order, and perhaps one more message of
         format 0 or 1, because its header may not have its first offset.
 
-        Raises OffsetOutOfRangeError if `start` is before the first segment, KafkaStorageError if segments disappear in
-        each of TRIES attempts, CorruptMessageError for bytes that cannot be a batch. CRCs are not verified.
+        Raises OffsetOutOfRangeError if `start` is before the first segment or there is no segment, KafkaStorageError if
+        segments disappear in each of TRIES attempts, CorruptMessageError for bytes that cannot be a batch. CRCs are not
+        verified.
         """
         for attempt in range(TRIES):
             try:
@@ -131,7 +132,7 @@ class ReadOnlyLog:
                 )
 
     def _reached(self, until: int | None) -> int:
-        """Return the end offset of the last whole batch.
+        """Return the end offset of the last whole batch, as far as it can be determined.
 
         If this is `until` or later, any offset from `until` to the end may be returned.
         """

@@ -89,10 +89,7 @@ class PendingWrites:
         segment.set_unwritten(next(queued, None))
 
     def wait(self) -> None:
-        """Wait until all queued writes are complete. Raises the error of the first one that has failed.
-
-        Called before the log is truncated, replaced or closed.
-        """
+        """Wait until all queued writes are complete. Raises the error of the first one that has failed."""
         writes = list(self._writes.values())
         self.writer.wait(writes)
         self._writes.clear()

@@ -92,7 +92,7 @@ class ProducerState:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the producer's last record; -1 if it has no batch."""
+        """The sequence number of the producer's last record; -1 if no batch of its epoch is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def batch_like(self, header: BatchHeader) -> AppendedBatch | None:
@@ -166,7 +166,7 @@ class ProducerStates:
         log yet.
         """
         self._guards: dict[int, VerificationGuard] = {}
-        """By producer id: the guards of transactions that are being verified and have no batch in the log yet."""
+        """By producer id: the valid guards."""
         self.end_offset = 0
         """The offset up to which the log's batches are included in the state."""
 
@@ -248,7 +248,7 @@ class ProducerStates:
     def check(self, header: BatchHeader) -> None:
         """Raise an error unless the batch may be appended as the next batch of its producer.
 
-        The caller has already ruled out a duplicate (`duplicate_of`).
+        Duplicates are not recognized here, but by `duplicate_of`.
 
         Raises InvalidProducerEpochError, OutOfOrderSequenceNumberError, InvalidTxnStateError, or UnknownProducerIdError
         for sequence numbers that an earlier transaction has used.
@@ -419,7 +419,9 @@ class ProducerStates:
         replace_file(self.directory / file_name(self.end_offset, SNAPSHOT_SUFFIX), head + entries, sync=sync)
 
     def load_snapshot(self, path: Path) -> None:
-        """Replace the state with that of a snapshot. Raises KafkaStorageError if it is damaged."""
+        """Replace the state with that of a snapshot. Raises KafkaStorageError if the snapshot is damaged or has another
+        version, and OSError.
+        """
         content = path.read_bytes()
         try:
             version, crc, count = _SNAPSHOT_HEAD.unpack_from(content)

@@ -258,9 +258,8 @@ def _check_transactions(opened: Log, segment: Segment, following: int) -> None:
 
 
 def _ensure_indexes(opened: Log, names: set[str]) -> None:
-    """Check that the index files exist and have a plausible size, and more closely those of the active segment.
-
-    Rebuild them if not. Called after a clean shutdown.
+    """Check that the index files exist and have a plausible size, and those of the active segment more closely. If a
+    check fails, rebuild the indexes of the segment. Called after a clean shutdown.
     """
     for segment in opened.segments:
         for suffix, entry in ((INDEX_SUFFIX, OffsetIndex.ENTRY.size), (TIME_INDEX_SUFFIX, TimeIndex.ENTRY.size)):

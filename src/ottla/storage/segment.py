@@ -235,7 +235,7 @@ class Segment:
     ) -> None:
         """Append the batches in `data`. `batches`: header, start and end of each batch in `data`.
 
-        `write`: writes the data to the file, or queues the write. After an OSError, the segment is unchanged.
+        `write`: writes the data to the file, or queues the write. After an OSError, no batch is added.
         """
         if self._indexes < WRITABLE:
             self._load_indexes(WRITABLE)
@@ -285,10 +285,7 @@ class Segment:
         return scanner.next_offset
 
     def rebuild_indexes(self) -> None:
-        """Rebuild both indexes.
-
-        The log is not changed, even if it is damaged, because it was once valid and flushed.
-        """
+        """Rebuild both indexes. The log is not changed, even if it is damaged."""
         with cached_only(
             enabled=False
         ):  # a lookup that needs the index cannot be interrupted and repeated for each part that is not cached
@@ -423,9 +420,10 @@ class Segment:
         return list(headers(self.file, start, self.readable))
 
     def end_offset(self) -> int:
-        """Return the offset after the last batch. Reads the headers of the batches from the last index entry on.
+        """Return the offset after the last batch; the base offset if the file is empty.
 
-        Raises CorruptMessageError if the file does not end with a valid batch.
+        Reads the headers of the batches from the last index entry on. Raises CorruptMessageError if the file does not
+        end with a valid batch and is not empty.
         """
         self._load_indexes()
         end = self.offset_index.entry(self.offset_index.entries - 1)[1] if self.offset_index.entries else 0

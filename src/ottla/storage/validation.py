@@ -294,8 +294,8 @@ def prepare(view: memoryview, config: LogConfig, now_ms: int, *, inline: bool = 
 
     The returned buffer is `view` itself, in which timestamps may be set, unless batches were compressed again. May be
     called in a worker. Raises the errors of a Produce response. `inline`: for calls on the event loop; raise
-    LongValidationError if more than INLINE_BYTES would be decompressed, or more than INLINE_RECOMPRESSED_BYTES
-    compressed again.
+    LongValidationError if a batch would be decompressed to more than INLINE_BYTES, or if `view` is larger than
+    INLINE_RECOMPRESSED_BYTES and would be compressed again.
     """
     batches = read_batches(view)
     check_size(batches, config.max_message_bytes)

@@ -1,1 +1,1 @@
-"""Pytest fixtures that run brokers in the test process, for tests of programs that use Kafka."""
+"""Pytest fixtures for tests of programs that use Kafka: brokers in the test process, clients, faults and a clock."""

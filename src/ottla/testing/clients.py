@@ -1,4 +1,4 @@
-"""Factories of clients, which are connected to the broker of the test and closed at the end of the test."""
+"""Factories of topics, and of clients, which are closed at the end of the test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOSE_SECONDS = 10.0
 
 
 class _Factory:
-    """Creates clients that are connected to the broker of the test; the stack closes them."""
+    """Creates clients, by default of the test's broker; the stack closes them."""
 
     def __init__(self, bootstrap_servers: str, stack: ExitStack) -> None:
         self._servers = bootstrap_servers

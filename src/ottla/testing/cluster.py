@@ -9,7 +9,8 @@ class Cluster(Broker):
     """Several brokers whose internal topics exist before one of them stops.
 
     Otherwise the first group or transaction creates them, as in Kafka, with as many replicas as there are brokers (at
-    most three). If too few brokers are running at that time, that fails, and consumers wait until a broker is back.
+    most three). If too few brokers are running at that time, the creation fails, and consumers wait until a broker is
+    back.
     """
 
     def kill_broker(self, broker_id: int) -> None:

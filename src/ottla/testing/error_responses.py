@@ -15,9 +15,7 @@ from ottla.protocol.message import Struct
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 OVERWRITTEN: Final = frozenset({"Metadata"})
-"""APIs whose response must contain more than errors. They change nothing, so the request is handled, and the error is
-put into its response.
-"""
+"""APIs whose response must contain more than errors. The request is handled, and the error is put into its response."""
 
 
 def fetch_response(request: FetchRequest, error: KafkaError, context: RequestContext) -> FetchResponse:

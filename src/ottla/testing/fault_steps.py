@@ -154,8 +154,8 @@ def fail(error: KafkaError) -> Outcome:
 
 
 def throttle(seconds: float) -> Outcome:
-    """Return an outcome that handles the request and responds with a throttle time. The broker does not read from the
-    connection for `seconds`.
+    """Return an outcome that handles the request and sets the throttle time of the response, if it has one. The broker
+    does not read from the connection for `seconds`.
     """
 
     async def outcome(faulty: FaultyRequest) -> Response | None:

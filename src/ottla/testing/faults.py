@@ -100,8 +100,8 @@ class Fault:
         return self._ends(".lose_response()", fault_steps.lose_response)
 
     def throttle(self, seconds: float) -> Self:
-        """Handle the request, respond with a throttle time of `seconds`, and do not read from the connection for that
-        time.
+        """Handle the request, respond with a throttle time of `seconds` (if the response has this field), and do not
+        read from the connection for that time.
         """
         with self._defining():
             step = fault_steps.throttle(_positive("throttle", seconds))
@@ -129,7 +129,8 @@ class Fault:
 
     def move_leader(self, to: int | None = None) -> Self:
         """Move the leader of the request's first partition to the broker `to` (None: another in-sync replica) before
-        the request is handled, so that the old leader rejects it. Needs several brokers (`ottla_cluster`).
+        the request is handled. The old leader then rejects requests that only the leader handles. Needs several brokers
+        (`ottla_cluster`).
         """
         with self._defining():
             self._faults.require_cluster("move_leader")
@@ -137,8 +138,8 @@ class Fault:
 
     def move_coordinator(self, to: int | None = None) -> Self:
         """Move the coordinator of the request's transactional id or group to the broker `to` (None: another in-sync
-        replica) before the request is handled, so that the old coordinator rejects it. Needs several brokers
-        (`ottla_cluster`).
+        replica) before the request is handled. The old coordinator then rejects requests that only the coordinator
+        handles. Needs several brokers (`ottla_cluster`).
         """
         with self._defining():
             self._faults.require_cluster("move_coordinator")
@@ -283,10 +284,10 @@ class Faults:
             transactional_id: a transactional id that the request names.
             broker: the id of the broker that receives the request.
             nth: the first of the matching requests that the fault applies to, counted from 1.
-            times: the number of matching requests that it applies to; None: that one and all that follow.
+            times: the number of matching requests that it applies to; None: the nth one and all that follow.
             optional: whether the test may end although the fault was applied to no request.
 
-        Raises ConfigurationError for an unknown API or a value that is not allowed.
+        Raises ConfigurationError for an unknown API, a value that is not allowed, or a partition without a topic.
         """
         for api in apis:
             if api not in API_NAMES:
@@ -343,7 +344,7 @@ class Faults:
         self._failures.append(f"{fault!r} failed: {reason_of(error)}")
 
     def require_cluster(self, step: str) -> None:
-        """Raise ConfigurationError if there is only one broker."""
+        """Raise ConfigurationError if fewer than two brokers are running."""
         if len(self._broker.nodes) < 2:
             raise ConfigurationError(
                 f"ottla_faults: {step} needs several brokers; have the test use the fixture ottla_cluster"

@@ -246,8 +246,8 @@ def ottla_clock(ottla_broker: Broker) -> BrokerClock:
 
 @pytest.fixture
 def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> str:
-    """Return the name of a topic that no other test uses. The broker creates the topic with the first request for it,
-    unless auto.create.topics.enable is false.
+    """Return the name of a topic that no other test uses. The broker creates the topic when a producer or consumer uses
+    it, unless auto.create.topics.enable is false.
     """
     return _unique_name(request)
 

@@ -57,7 +57,9 @@ def _partition(item: Struct) -> int | None:
 
 
 def _topic(item: Struct, context: RequestContext, names: dict[UUID, str]) -> str | None:
-    """Return the name of the topic that a structure is about; None if it is about something else."""
+    """Return the name of the topic that a structure is about, empty for an unknown topic id; None if the structure is
+    about something else.
+    """
     if "Topic" not in type(item).__name__ or isinstance(item, Request):
         return None
     name = next((value for field in TOPIC_FIELDS if (value := getattr(item, field, None))), None)

@@ -16,8 +16,8 @@ COUNTERS: Final = {
 SAMPLE: Final = re.compile(r'(\w+)(?:\{(?:[^}]*,)?topic="([^"]+)"[^}]*\}|\{\})? ([0-9.eE+]+)(?: \d+)?')
 """A sample of one topic, or of all topics together. Topic names contain no characters that are escaped."""
 MAX_TOPICS: Final = 1_000
-"""The maximum number of series of topics with the highest rates (each topic has two series). Those of viewed topics are
-always included.
+"""The maximum number of series of topics, chosen by the highest rates; each topic has two series. The series of viewed
+topics are included in addition.
 """
 
 
@@ -65,8 +65,8 @@ def counters_of(text: str) -> dict[tuple[str, str], float]:
 
 
 def _chosen(rates: Mapping[str, float], viewed: Sequence[str]) -> dict[str, float]:
-    """Return the series of brokers, of all topics together and of viewed topics, and the other series of topics with
-    the highest rates.
+    """Return the series of brokers, of all topics together and of viewed topics, and the MAX_TOPICS series of topics
+    with the highest rates.
     """
     topics = {name: rate for name, rate in rates.items() if "@" not in name and not name.endswith("/")}
     chosen = {name: rate for name, rate in rates.items() if name not in topics}

@@ -1,5 +1,5 @@
-"""The clients that pages use in the event loop of the console: an admin client, a producer, and short-lived
-consumers.
+"""The clients that pages use in the event loop of the console: an admin client, a producer, and a consumer for each
+page that reads records.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class ClusterClients:
         self._consumers = 0
 
     async def start(self) -> None:
-        """Start the admin client. It connects with the first request."""
+        """Start the admin client."""
         await self.admin.start()
 
     async def stop(self) -> None:
-        """Close the clients."""
+        """Close the admin client and the producer."""
         if self._producer is not None:
             await self._producer.stop()
         await self.admin.stop()

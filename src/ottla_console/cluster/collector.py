@@ -78,7 +78,7 @@ class Refreshed(Generic[T]):
         self._changes = 0
         """The number of calls of `invalidate` so far."""
         self._loaded_changes = 0
-        """The value of `_changes` at the start of the last load that has ended."""
+        """The value of `_changes` at the start of the last load that has succeeded or has raised a KafkaError."""
         self._cost = 0.0
         self._value: T | None = None
         self.error: KafkaError | None = None
@@ -225,7 +225,9 @@ class Collector:
         return await self._directories.get_recent(self._loop)
 
     async def transactions(self) -> TransactionList:
-        """Return the transactional ids of all brokers. They are listed only for pages."""
+        """Return the transactional ids of all brokers, and the errors of brokers that have not listed theirs. They are
+        listed only for pages.
+        """
         return await self._transactions.get_recent(self._loop)
 
     async def acls(self) -> AclList:

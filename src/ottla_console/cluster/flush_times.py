@@ -25,7 +25,7 @@ class FlushRow(NamedTuple):
     flushes: int
     """The number of flushes since the broker was started."""
     p99_ms: float | None
-    """The 99th percentile of the last one to two minutes; None if there were no flushes."""
+    """The 99th percentile of the durations in the last one to two minutes; None if there were no flushes."""
     slow: int
     """The number of flushes that took longer than 500 ms while producers may have waited for them."""
     running_seconds: float

@@ -35,8 +35,7 @@ MAX_ROWS: Final = 500
 class UsageRow(NamedTuple):
     """The usage of one quota by one user or client at one broker. An empty user or client id stands for all.
 
-    `address` is that of the broker's metrics. `rate` is in bytes or partitions per second, or in percent of a
-    thread.
+    `address` is that of the broker's metrics. `rate` is in bytes or partitions per second, or in percent of a thread.
     `throttle_ms` is the average throttle time of requests above the quota in the last seconds; 0 if there were none.
     """
 

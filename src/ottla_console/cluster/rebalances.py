@@ -59,6 +59,8 @@ class RecentRebalances:
         return sums
 
     def for_group(self, group_id: str) -> int | None:
-        """Return the number of rebalances of a group in the last ten minutes; None if no broker has reported any."""
+        """Return the number of rebalances of a group in the last ten minutes; None if no broker has reported the
+        counter of any group.
+        """
         sums = self._sums
         return None if sums is None else sums.get(group_id, 0)

@@ -1,4 +1,7 @@
-"""Ring buffers with the last 120 samples of each series (ten minutes by default): rates and lags in bounded memory."""
+"""Ring buffers with the last 120 samples of each series (ten minutes by default): rates and lags in bounded memory.
+
+`RateMeter` computes rates from counters.
+"""
 
 from __future__ import annotations
 

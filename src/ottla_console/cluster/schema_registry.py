@@ -32,14 +32,12 @@ id.
 """
 FETCH_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 30.0
-"""The time in seconds after which an id that could not be fetched is requested again."""
+"""The time in seconds before a schema that could not be fetched may be requested again."""
 MAX_SCHEMA_BYTES: Final = 4 * 1024 * 1024
 MAX_REFERENCES: Final = 50
 
 Decode = Callable[[memoryview], Any]
-"""A function that decodes the data after the header into values that JSON can represent. Raises any exception for
-malformed data.
-"""
+"""A function that decodes the data after the header. Raises any exception for malformed data."""
 
 
 class SchemaRegistry:
@@ -62,8 +60,8 @@ class SchemaRegistry:
         self._failed: OrderedDict[int, float] = OrderedDict()
 
     async def load(self, values: Iterable[bytes | None]) -> None:
-        """Fetch the schemas of these keys and values that are not in the cache, at most MAX_FETCHES. Errors are logged,
-        and these ids are not requested again for RETRY_SECONDS.
+        """Fetch the schemas of these keys and values that are not in the cache, at most MAX_FETCHES. If a schema cannot
+        be fetched, the error is logged, and the schema is not requested again for RETRY_SECONDS.
         """
         ids = {schema_id for value in values if (schema_id := schema_id_of(value)) is not None}
         now = time.monotonic()
@@ -190,7 +188,7 @@ def _protobuf_decoder(schema: Mapping[str, Any], references: Mapping[str, Mappin
 
 def _add_well_known(pool: Any, name: str) -> None:
     """Add a file of Protobuf's standard library, such as google/protobuf/timestamp.proto, and its imports. Raises
-    ValueError for other files.
+    ValueError or ImportError for other files.
     """
     import importlib
 

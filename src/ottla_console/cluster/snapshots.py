@@ -99,8 +99,9 @@ class AclList(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """The committed offset of a group in a partition, and the partition's end offset and last stable offset (`stable`:
-    the start of the first open transaction or, without one, the end offset). Each is -1 if it is unknown.
+    """The committed offset of a group in a partition (of a share group: its start offset), and the partition's end
+    offset and last stable offset (`stable`: the start of the first open transaction or, without one, the end offset).
+    Each is -1 if it is unknown.
     """
 
     tp: TopicPartition
@@ -117,7 +118,7 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets from the committed one to the end; None if it is unknown."""
+        """The number of offsets from the committed one to the end; None if one of these two is unknown."""
         return None if self.end < 0 or self.committed < 0 else max(0, self.end - self.committed)
 
 

@@ -89,7 +89,7 @@ class PipelineRow(NamedTuple):
 
 
 class SparkProgress(NamedTuple):
-    """All queries and pipelines, those with the newest updates first, and the names of files that could not be read."""
+    """Queries and pipelines, those with the newest updates first, and the names of files that could not be read."""
 
     queries: tuple[QueryRow, ...]
     pipelines: tuple[PipelineRow, ...]
@@ -175,8 +175,8 @@ def _pipeline(file: str, document: Mapping[str, Any], now_ms: int) -> PipelineRo
 
 
 def _status(status: str, running: str, document: Mapping[str, Any], now_ms: int) -> str:
-    """Return the status in lower case; `ended` or `no report` for a run whose process has ended or does not write any
-    more.
+    """Return the status in lower case. If it is `running`, return `ended` for a closed file, and `no report` for a file
+    that is not written any more.
     """
     if status != running:
         return status.lower()

@@ -112,7 +112,7 @@ async def _describe(page: Page, group_id: str) -> tuple[GroupDescription, bool]:
 
 
 async def _type(page: Page, group_id: str) -> str:
-    """Return the type of a group in lower case; empty if the group does not exist."""
+    """Return the type of a group in lower case; empty if the group does not exist, or its broker does not report it."""
     row = (await page.console.collector.groups()).get(group_id)
     if row is not None:
         return row.group_type.lower()
@@ -140,7 +140,7 @@ async def _share_lags(page: Page, group_id: str) -> list[PartitionLag]:
 
 
 async def preview(page: Page) -> Response:
-    """Return the offsets that a reset would commit, with a form that commits exactly these."""
+    """Return a page with the offsets that a reset would set, and a form that sets exactly these."""
     group_id, topic = page.text("id"), page.text("topic", "")
     to, at = page.choice("to", {name: name for name in RESETS}), page.text("at", "")
     rows = await _plan(page, await _current(page, group_id), topic, to)
@@ -193,7 +193,9 @@ async def _plan(page: Page, committed: Mapping[TopicPartition, int], topic: str,
 async def _targets(
     page: Page, to: str, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, int]:
-    """Return the offsets to reset to; none for the earliest ones. They may be outside the log."""
+    """Return the offsets to reset to, which may be outside the log. Return an empty mapping for a reset to the earliest
+    offsets.
+    """
     if to == "latest":
         return ends
     if to == "offset":
@@ -217,7 +219,7 @@ async def _positions(page: Page, partitions: list[TopicPartition], spec: OffsetS
 
 
 async def reset(page: Page) -> Response:
-    """Commit the offsets that a preview has shown."""
+    """Set the offsets of a group to those that a preview has shown."""
     group_id = page.text("id")
     try:
         parts = [part.split(":") for part in page.text("offsets").split(",")]

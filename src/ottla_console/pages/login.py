@@ -21,7 +21,7 @@ async def form(page: Page) -> Response:
 
 
 async def log_in(page: Page) -> Response:
-    """Log in and redirect, or return the login form with an error."""
+    """Log in and redirect, or return the login form with an error. A console without users only redirects."""
     name, password = page.text("name", "")[:MAX_NAME], page.text("password", "", strip=False)
     sessions = page.console.sessions
     if not page.console.settings.users:

@@ -150,8 +150,8 @@ def _parsed_cursor(text: str, ends: Offsets) -> Offsets:
 async def _scan_backwards(
     consumer: KafkaConsumer, query: Query, starts: Offsets, ends: Offsets, cursor: Offsets
 ) -> PageOfRecords:
-    """Read ranges of offsets before the cursor, from the end of the log to its start, until the page is full, or until
-    a limit of records or time is reached.
+    """Read ranges of offsets backwards from the cursor, until the page is full, the start of the log is reached, or a
+    limit of records or time is reached.
     """
     deadline = time.monotonic() + SCAN_SECONDS
     upper = dict(cursor)
@@ -183,7 +183,9 @@ async def _scan_backwards(
 async def _scan_forwards(
     consumer: KafkaConsumer, query: Query, starts: Offsets, ends: Offsets, cursor: Offsets
 ) -> PageOfRecords:
-    """Read forwards from the cursor, until the page is full, or until a limit of records or time is reached."""
+    """Read forwards from the cursor, until the page is full, the end of the log is reached, or a limit of records or
+    time is reached.
+    """
     deadline = time.monotonic() + SCAN_SECONDS
     lower = dict(cursor)
     matches: list[ShownRecord] = []
