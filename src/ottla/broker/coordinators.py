@@ -197,7 +197,9 @@ class Coordinators:
             self._transactions.abort_timed_out()
 
     def remove_expired_transactional_ids(self) -> None:
-        """Remove transactional ids that have not been used for `transactional.id.expiration.ms`."""
+        """Remove transactional ids without an open transaction that have not been used for
+        `transactional.id.expiration.ms`.
+        """
         if self._transactions is not None:
             self._transactions.remove_expired()
 

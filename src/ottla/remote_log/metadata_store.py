@@ -196,9 +196,11 @@ class RemotePartitionMetadataStore:
 
     def first_offset(self, epochs: LeaderEpochs) -> int | None:
         """Return the first offset in readable segments of a log with these leader epochs; None if there are none."""
-        for epoch, first in epochs.entries:
+        for (epoch, first), end in zip(
+            epochs.entries, [*(e.start_offset for e in epochs.entries[1:]), None], strict=True
+        ):
             starts = (max(entry.start, first) for entry in self._by_epoch.get(epoch, ()) if entry.end >= first)
             start = min(starts, default=None)
-            if start is not None:
+            if start is not None and (end is None or start < end):
                 return start
         return None

@@ -60,9 +60,9 @@ class LogDirMove:
     async def _run(self) -> None:
         partition = self.partition
         try:
-            self._future = future = self._open(partition.log)
+            future = await self._open(partition.log)
             while not partition.closed:
-                while copied := self._copy(future):  # noqa: ASYNC110 - a pause that keeps the limit, or lets requests in
+                while copied := await self._copy(future):  # noqa: ASYNC110 - a pause that keeps the limit, or lets requests in
                     await asyncio.sleep(copied / self._bytes_per_second())
                 await asyncio.get_running_loop().run_in_executor(None, future.flush)
                 if self.lag == 0 and self._truncations == partition.log.cuts and not partition.closed:
@@ -80,26 +80,28 @@ class LogDirMove:
             if self._future is not None:
                 self.target.drop_future(self._future)
 
-    def _open(self, current: Log) -> Log:
+    async def _open(self, current: Log) -> Log:
         self._truncations = current.cuts
-        future = self.target.create_future(current.topic_partition, current.config, current.topic_id, uuid4().hex)
+        self._future = future = self.target.create_future(
+            current.topic_partition, current.config, current.topic_id, uuid4().hex
+        )
         first = next((header for header, _ in current.batches_from(current.log_start_offset)), None)
-        _start(future, current, current.log_end_offset if first is None else first.base_offset)
+        await _start(future, current, current.log_end_offset if first is None else first.base_offset)
         return future
 
-    def _copy(self, future: Log) -> int:
+    async def _copy(self, future: Log) -> int:
         """Copy the next chunk. Return its size in bytes; 0 if there is none."""
         current = self.partition.log
         if current.cuts != self._truncations:
             # This replica, a follower, has truncated records that its new leader does not have; some of them may have
             # been copied.
             self._truncations = current.cuts
-            _start(future, current, current.segments[0].base_offset)
+            await _start(future, current, current.segments[0].base_offset)
         if future.log_end_offset >= current.written_end_offset:
             return 0
         if future.log_end_offset < current.segments[0].base_offset:
             # retention has deleted segments before they were copied: start again with the remaining ones
-            _start(future, current, current.segments[0].base_offset)
+            await _start(future, current, current.segments[0].base_offset)
         offset = max(future.log_end_offset, current.log_start_offset)
         chunk = int(min(CHUNK_BYTES, self._bytes_per_second()))  # no delay of more than about a second
         chunk = min(chunk, current.config.segment_bytes)  # segments may be larger than their current limit
@@ -128,7 +130,7 @@ class LogDirMove:
         log.info("Moved %s from log directory %s to %s", partition.topic_partition, self.source.path, self.target.path)
 
 
-def _start(future: Log, current: Log, offset: int) -> None:
+async def _start(future: Log, current: Log, offset: int) -> None:
     """Restart a copy at an offset.
 
     If earlier records are in remote storage, the copy gets their leader epochs and the state of their producers.
@@ -136,7 +138,7 @@ def _start(future: Log, current: Log, offset: int) -> None:
     if current.log_start_offset < offset:
         state = current.tiered_state_at(offset)
         if state is not None:
-            future.sync_tiered_state(offset, *state)
+            await asyncio.get_running_loop().run_in_executor(None, future.sync_tiered_state, offset, *state)
             future.restart_after_tiered(offset, current.log_start_offset, *state)
             return
     future.truncate_fully_and_start_at(offset)

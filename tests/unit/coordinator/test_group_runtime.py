@@ -132,7 +132,7 @@ async def test_assignment_that_could_not_be_written_is_given_to_no_member(fails_
             return committed
         raise KafkaStorageError("the disk is full")
 
-    runtime._log.append = append  # type: ignore[method-assign]
+    runtime._log.append = append  # type: ignore[method-assign,assignment]
     answers = []
     for member_id in ("leader", "follower"):
         answers.append(runtime.response_future())

@@ -98,6 +98,8 @@ def test_segments_after_a_gap_or_of_another_lineage_are_ignored(tmp_path: Path) 
     current.truncate_from_start(12)
     assert store.first_offset(current) == 12
     assert store.first_offset(epochs(tmp_path, (7, 50))) is None
+    after_the_end_of_its_epoch = store_of(segment(9, 150, 199, (1, 150)))
+    assert after_the_end_of_its_epoch.first_offset(epochs(tmp_path, (1, 0), (2, 100))) is None
 
 
 def test_deletable_segments_are_before_the_log_start_or_copied_elsewhere(tmp_path: Path) -> None:

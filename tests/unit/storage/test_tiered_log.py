@@ -124,7 +124,7 @@ def test_truncation_below_the_local_log_keeps_the_epochs_of_tiered_records(make_
     assert log.leader_epochs.entries == [EpochEntry(0, 0), EpochEntry(1, 8)]
 
 
-def test_log_dir_move_copies_the_state_of_tiered_records(make_log: Callable[..., Log], tmp_path: Path) -> None:
+async def test_log_dir_move_copies_the_state_of_tiered_records(make_log: Callable[..., Log], tmp_path: Path) -> None:
     log = make_log(**TIERED)
     fill(log, 20)
     start = log.segments[3].base_offset
@@ -134,7 +134,7 @@ def test_log_dir_move_copies_the_state_of_tiered_records(make_log: Callable[...,
     (tmp_path / str(TP)).rename(tmp_path / "old")
     log.dir = tmp_path / "old"
     copy = make_log(**TIERED)
-    _start(copy, log, start)
+    await _start(copy, log, start)
     assert (copy.log_start_offset, copy.log_end_offset) == (0, start)
     assert copy.leader_epochs.entries == [entry for entry in epochs if entry.start_offset < start]
     assert copy.producers.producers[7].last_sequence == start - 1 < producers

@@ -1,7 +1,8 @@
 """A cluster on this machine: its files in a directory, and its processes.
 
-cluster.json           addresses and process ids; written by one command at a time
-server-N.properties    configs of broker N; may be edited, takes effect when the broker starts
+cluster.json           addresses and process ids
+lock                   held by a command while it writes cluster.json
+server-N.properties    configs of broker N; changes take effect when the broker starts
 broker-N.log           log output of broker N
 data-N/                data of broker N
 metadata/              the brokers' embedded metadata store, or

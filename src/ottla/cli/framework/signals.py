@@ -90,9 +90,7 @@ class GracefulShutdown:
 
 
 def heeded_signals() -> list[signal.Signals]:
-    """Return the signals that end this process: all of SIGNALS except those that it ignores, for example because of
-    nohup.
-    """
+    """Return those of SIGNALS that this process does not ignore, as it may, for example, because of nohup."""
     return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
 

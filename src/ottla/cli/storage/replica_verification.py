@@ -2,7 +2,7 @@
 
 The command fetches the same offsets from all replicas of each partition, and compares offsets and checksums of the
 batches up to the high watermark, until it is stopped or offsets differ. If a replica is not available, its partition is
-compared once it is back.
+compared once that replica is back.
 """
 
 from __future__ import annotations

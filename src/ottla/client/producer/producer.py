@@ -166,7 +166,7 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
         """Send many records at once: lists of bytes, str or None, or Arrow arrays of binary or string.
 
         Series of pandas or Polars are converted to such arrays (with pyarrow). `values` may also be `Columns` of
-        `poll_batch`, with keys and timestamps; records with headers raise ValueError.
+        `poll_batch`, whose keys and timestamps are then sent; `Columns` with headers raise ValueError.
 
         Without `partition`, the hash of the key chooses the partition of a row, and all rows without a key go to the
         same one, as do all rows if the partitioner ignores keys. The partitioners roundrobin and random, and those of
@@ -175,7 +175,7 @@ class KafkaProducer(DirectSender, ProducerQueries, SynchronousClient[ProducerCal
 
         Blocks for up to max.block.ms at a time while metadata or memory is missing. Raises the errors of send(),
         including those that send() sets on its future before a record is in a batch. If a record is too large, the
-        records of earlier batches are still sent.
+        records of earlier batches are still sent, except in a transaction, which then can only be aborted.
         """
         self._check_open()
         self._core.check_open()

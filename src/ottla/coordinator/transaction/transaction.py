@@ -1,8 +1,10 @@
 """One transactional id: its producer, the partitions of its transaction, and the table of its states.
 
     Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──markers──▶ CompleteCommit ──▶ Ongoing, Empty
-                      │                                             │
+                      │
                       └──abort, timeout, a newer producer──▶ PrepareAbort ──markers──▶ CompleteAbort ──▶ Ongoing, Empty
+
+With transaction.version 2, an abort without an open transaction also leads to PrepareAbort, to bump the epoch.
 
 A transaction is immutable: each change creates the next one, which is valid once it is in the log. PrepareEpochFence
 has a number in Kafka's table but is never written to a log; the producer of an open transaction is fenced by the

@@ -179,8 +179,8 @@ class TransactionRuntime(CoordinatorRuntime):
     ) -> frozenset[TopicPartition]:
         """Return the partitions that are not in the producer's open transaction.
 
-        Raises an error if the transactional id is empty, unknown, or has another producer id or epoch, or its
-        transaction is being completed, and the errors of `get`.
+        Raises the errors of `get`, and an error if the transactional id is empty or unknown, if it has another producer
+        id or epoch, or if its transaction is being completed.
         """
         _check_id(transactional_id)
         return transactions.missing(self.get(transactional_id), producer, partitions)

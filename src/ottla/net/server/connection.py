@@ -789,7 +789,7 @@ def _with_copies(chunks: Sequence[Chunk], room: memoryview) -> list[Buffer]:
 
 
 def _rounded(nbytes: int) -> int:
-    """Return the buffer size for a large frame: LARGE_BYTES, which is pooled, if that is enough."""
+    """Return the buffer size for a frame: LARGE_BYTES, which is pooled, for a large one that fits; else `nbytes`."""
     return LARGE_BYTES if STANDARD_BYTES < nbytes <= LARGE_BYTES else nbytes
 
 

@@ -53,7 +53,7 @@ def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
 
 
 def initialized_record(group_id: str, partitions: Assignment, names: Mapping[UUID, str]) -> CoordinatorRecord:
-    """Return the record of the partitions whose state exists.
+    """Return the record of the partitions whose share state has been initialized.
 
     `names`: the names of the cluster's topics, by topic id. Partitions of topics without a name are left out.
     """
