@@ -50,8 +50,8 @@ def _candidate(in_a_row: int) -> int:
 
 @cache
 def outgoing_from(path: Path) -> int:
-    """Return the first port of the range of outgoing connections, from a file in /proc; OUTGOING_FROM if the file cannot
-    be read or is malformed.
+    """Return the first port of the range of outgoing connections, which a file in /proc has; OUTGOING_FROM if the file
+    cannot be read or is malformed.
     """
     try:
         return int(path.read_text().split()[0])

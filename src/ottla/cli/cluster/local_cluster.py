@@ -1,7 +1,7 @@
 """A cluster on this machine: its files in a directory, and its processes.
 
 cluster.json           addresses and process ids
-lock                   held by a command while it writes cluster.json
+lock                   held by a command that changes the cluster
 server-N.properties    configs of broker N; changes take effect when the broker starts
 broker-N.log           log output of broker N
 data-N/                data of broker N

@@ -12,10 +12,10 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.cluster.broker.config_store import DynamicConfigStore
-from ottla.cluster.broker.feature_levels import FeatureLevels
 from ottla.cluster.broker.metadata_updates import ControllerRequestHandler
 from ottla.cluster.broker.registration import Registration
 from ottla.cluster.controller.channels import ControllerChannels, StopReplica
@@ -28,7 +28,7 @@ from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.interbroker.client import InterBrokerClient
 from ottla.cluster.store import znodes
-from ottla.cluster.store.change_notifications import failures_log
+from ottla.cluster.store.change_notifications import ChangeListener, failures_log
 from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError
 from ottla.config.broker import BrokerConfig
 from ottla.errors import KafkaError, NotControllerError, StartupError, for_code
@@ -81,7 +81,7 @@ class BrokerLifecycle:
         self.metadata_cache = MetadataCache()
         self.controller_requests = ControllerRequestHandler(store, self.metadata_cache, broker_id)
         self.config_store = DynamicConfigStore(store, self.metadata_cache)
-        self._features = FeatureLevels(store, self.metadata_cache)
+        self._features_listener = ChangeListener("feature levels", self._apply_features)
         self.interbroker = InterBrokerClient(
             self._broker,
             config.inter_broker_listener_name,
@@ -113,7 +113,21 @@ class BrokerLifecycle:
         agreed_id = await agreed_cluster_id(self._store, cluster_id)
         await self.metadata_cache.update(lambda _: ClusterImage(agreed_id))
         await self.config_store.start()
-        await self._features.start()
+        await self._apply_features()
+        self._features_listener.start()
+
+    async def _apply_features(self) -> None:
+        """Apply the levels of features that a controller has written. Kafka's `FinalizedFeatureChangeListener`."""
+        stored = await store_reader.read_features(self._store, self._features_listener.notify)
+        if stored is None:
+            return
+
+        def with_levels(image: ClusterImage) -> ClusterImage:
+            if stored.epoch <= image.features_epoch:
+                return image  # this broker is the controller and has written these levels, or newer ones
+            return replace(image, features=stored.levels, features_epoch=stored.epoch)
+
+        await self.metadata_cache.update(with_levels)
 
     async def register(self, broker: BrokerImage) -> None:
         """Register the broker. Raises StartupError if another broker has its broker.id, or one of its addresses."""
@@ -263,7 +277,7 @@ class BrokerLifecycle:
     async def close(self) -> None:
         """Stop taking part in the cluster. The registration remains until the session ends."""
         await self._election.close()
-        await self._features.close()
+        await self._features_listener.close()
         await self.config_store.close()
         self.interbroker.close()
 
