@@ -37,6 +37,7 @@ from ottla.protocol.messages.list_partition_reassignments import ListPartitionRe
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.update_features import UpdateFeaturesRequest
 
 SECURITY_DISABLED, ILLEGAL_SASL_STATE, TOKEN_NOT_ALLOWED = 54, 34, 64
 (
@@ -265,6 +266,7 @@ CONTROLLER_REQUESTS: list[tuple[Any, int]] = [
     (DeleteTopicsRequest(topic_names=["t"]), 5),
     (ElectLeadersRequest(topic_partitions=None), 2),
     (ListPartitionReassignmentsRequest(), 0),
+    (UpdateFeaturesRequest(validate_only=True), 2),
 ]
 NOT_CONTROLLER = 41
 

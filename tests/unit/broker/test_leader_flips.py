@@ -236,5 +236,7 @@ def test_out_of_order_sequence_is_returned_after_the_next_fetch_of_the_followers
         assert not rejected.done(), "that fetch may have waited while this broker was paused"
         await fetch_as_follower(client, session, 2)
         assert await rejected == OUT_OF_ORDER
+        stats = client.context.partitions.topic_stats.get("t")
+        assert (stats.produce_requests, stats.failed_produce_requests, stats.invalid_offset_or_sequence) == (3, 2, 2)
 
     with_broker(test, tmp_path, controlled_shutdown_enable="false")

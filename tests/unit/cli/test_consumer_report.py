@@ -52,6 +52,16 @@ def test_rebalance_timer_runs_while_no_partition_is_assigned() -> None:
         assert timer.ms == total
 
 
+def test_rebalance_timer_counts_the_time_before_an_empty_assignment_once() -> None:
+    clock = SimpleNamespace(now=0)
+    timer = RebalanceTimer(lambda: clock.now)
+    clock.now = 10
+    timer.on_partitions_assigned(set())
+    clock.now = 15
+    timer.on_partitions_assigned({ONE})
+    assert timer.ms == 15
+
+
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [

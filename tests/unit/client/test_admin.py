@@ -26,12 +26,16 @@ from tests.unit.client.conftest import descriptors
 from tests.unit.client.keyboard import ctrl_c
 from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
-from ottla import ConfigResource, KafkaAdminClient, NewTopic, TopicPartition, aio, errors
+from ottla import ConfigResource, KafkaAdminClient, NewTopic, OffsetSpec, TopicPartition, aio, errors
 from ottla.broker.embedded import Broker
 from ottla.client.admin import driver
 from ottla.client.admin.core import AdminCore
 from ottla.client.admin.driver import AdminDriver
-from ottla.protocol.messages import metadata
+from ottla.protocol.messages import consumer_group_describe, metadata
+from ottla.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from ottla.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -43,11 +47,13 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.list_offsets import ListOffsetsRequest
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +263,59 @@ def test_list_offsets_after_a_leader_change_refreshes_metadata(broker: ScriptedB
     with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
         assert admin.list_offsets({tp: -1})[tp].offset == 0
     assert len(broker.requests_of(MetadataRequest)) >= 2
+
+
+def test_reset_of_group_offsets_commits_nothing_for_a_partition_whose_latest_offset_is_unknown(
+    broker: ScriptedBroker,
+) -> None:
+    def denied(request: ListOffsetsRequest) -> Any:
+        response = broker._list_offsets(request)
+        response.topics[0].partitions[0].error_code = 29  # type: ignore[attr-defined]
+        return response
+
+    broker.on(ListOffsetsRequest, lambda _: None)  # there is no record, so that the latest offset is looked up
+    broker.on(ListOffsetsRequest, denied)
+    tp = TopicPartition("t", 0)
+    failed: dict[TopicPartition, errors.KafkaError] = {}
+    with KafkaAdminClient(bootstrap_servers=broker.address) as admin:
+        assert admin.reset_group_offsets("g", {tp: OffsetSpec.for_timestamp(1)}, errors=failed) == {}
+    assert type(failed[tp]) is errors.TopicAuthorizationFailedError
+    assert not broker.requests_of(OffsetCommitRequest)
+
+
+def dead(request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    groups = [DescribedGroup(group_id=group, group_state="Dead") for group in request.groups]
+    return DescribeGroupsResponse(groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("error", "requests", "expected"),
+    [
+        (errors.NotCoordinatorError, 2, "Stable"),
+        (errors.CoordinatorLoadInProgressError, 2, "Stable"),
+        (errors.GroupIdNotFoundError, 1, "Dead"),
+        (errors.TopicAuthorizationFailedError, 1, errors.TopicAuthorizationFailedError),
+    ],
+)
+def test_description_of_a_consumer_group_is_retried_and_its_errors_are_raised(
+    error: type[errors.KafkaError], requests: int, expected: Any, broker: ScriptedBroker
+) -> None:
+    def described(request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+        first = len(broker.requests_of(ConsumerGroupDescribeRequest)) == 1
+        group = consumer_group_describe.DescribedGroup(
+            group_id="g", group_state="Stable", error_code=(error.code or 0) if first else 0
+        )
+        return ConsumerGroupDescribeResponse(groups=[group])
+
+    broker.on(DescribeGroupsRequest, dead, times=2)
+    broker.on(ConsumerGroupDescribeRequest, described, times=2)
+    with KafkaAdminClient(bootstrap_servers=broker.address, retry_backoff_ms=1) as admin:
+        if isinstance(expected, str):
+            assert admin.describe_consumer_groups(["g"])["g"].state == expected
+        else:
+            with pytest.raises(expected):
+                admin.describe_consumer_groups(["g"])
+    assert len(broker.requests_of(ConsumerGroupDescribeRequest)) == requests
 
 
 def test_list_offsets_of_a_topic_unknown_to_the_broker_is_retried(broker: ScriptedBroker) -> None:

@@ -230,7 +230,12 @@ def test_connection_replaced_before_its_session_expires_is_closed_with_the_clien
         while connections.ready(7) is not None:
             await asyncio.sleep(0.001)
         assert connection.channel.is_open
+        broker.on(HeartbeatRequest, lambda _: SILENCE)
+        pending = connection.channel.send(HeartbeatRequest(), 0, 5)
+        assert connections.requests_in_flight == 1
         await connections.close()
+        with pytest.raises(IllegalStateError):
+            await pending
         assert not connection.channel.is_open
 
     run(connections, test)

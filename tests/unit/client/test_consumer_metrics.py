@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.unit.client.consuming import TP, consumer, fill, poll_until, read
+from tests.unit.client.consuming import TP, batch, consumer, fill, poll_until, read
 from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import KafkaConsumer, TopicPartition, aio
@@ -16,9 +16,12 @@ from ottla.client.consumer.fetch.fetch_metrics import GROUP as FETCHING
 from ottla.client.consumer.metrics import COORDINATOR_GROUP
 from ottla.client.consumer.metrics import GROUP as CONSUMER
 from ottla.client.core.client_metrics import APP_INFO
+from ottla.errors import CorruptBatchError
 from ottla.metrics.metric import MetricName
 from ottla.net.client.channel_metrics import LEFT_OUT as NO_SELECTOR
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.records.batch import LOG_OVERHEAD
 
 ASYNC_CONSUMER = "the queues between the threads of Java's consumer; Ottla has none"
 KAFKA: Mapping[str, tuple[str, ...]] = {
@@ -106,6 +109,29 @@ def test_consumer_metrics_have_kafkas_names_except_those_left_out(broker: Script
 
 def value(c: KafkaConsumer, group: str, name: str) -> Any:
     return c.metrics()[group][name]
+
+
+def test_response_of_which_a_part_is_not_returned_is_counted(broker: ScriptedBroker) -> None:
+    broker.add_topic("t", 2)
+    fill(broker, 10, partition=0)
+    damaged = bytearray(batch([b"1"]))
+    damaged[8:LOG_OVERHEAD] = bytes(4)
+
+    def respond(request: FetchRequest) -> FetchResponse:
+        response = broker._fetch(request)
+        assert isinstance(response, FetchResponse)
+        (_, second) = response.responses[0].partitions
+        second.records = memoryview(damaged)
+        return response
+
+    broker.on(FetchRequest, respond)
+    with consumer(broker) as c:
+        c.assign([TP, TopicPartition("t", 1)])
+        with pytest.raises(CorruptBatchError):
+            read(c, 11)
+        read(c, 10)
+        assert value(c, FETCHING, "records-consumed-total") == 10
+        assert value(c, FETCHING, "fetch-size-max") == len(broker.topics["t"][0][0])
 
 
 def test_fetches_and_records_are_counted_for_client_topic_and_partition(broker: ScriptedBroker) -> None:

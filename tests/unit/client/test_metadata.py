@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.client.core.metadata import Cluster, Metadata
+from ottla.clock import ShiftedClock
 from ottla.errors import BrokerConnectionError, InvalidTopicError, KafkaError, KafkaTimeoutError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.metadata import (
@@ -199,6 +200,19 @@ def test_unused_topic_is_dropped() -> None:
 
     run(sender, test, topic_idle_ms=10)
     assert [t.name for t in sender.requests[-1].topics or ()] == ["u"]
+
+
+def test_added_topics_do_not_renew_the_use_of_the_others() -> None:
+    sender, clock = ScriptedSender(response(topic("t", (1, 0)))), ShiftedClock()
+
+    async def test(metadata: Metadata) -> None:
+        metadata.add_topics(["t", "v"])
+        clock.advance(61)
+        metadata.add_topics(["u", "v"])
+        await metadata.refresh(5)
+
+    run(sender, test, topic_idle_ms=60_000, clock=clock)
+    assert [sorted(t.name or "" for t in r.topics or ()) for r in sender.requests][-1] == ["u", "v"]
 
 
 def test_listeners_get_every_snapshot() -> None:

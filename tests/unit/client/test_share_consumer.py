@@ -271,6 +271,20 @@ def test_records_of_a_damaged_batch_are_rejected_and_the_others_returned() -> No
     assert isinstance(decoded.error, CorruptBatchError)
 
 
+def test_errors_after_the_first_of_a_response_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    data = bytearray(b"".join(batch(2, first) for first in range(0, 12, 2)))
+    size = len(data) // 6
+    for number in range(5):
+        data[number * size + 70] ^= 0xFF
+    decoded = acquired(bytes(data), (0, 11)).decode(None, None, check_crc=True, max_decompressed_bytes=10_000)
+    assert [record.offset for record in decoded.records] == [10, 11]
+    assert "offset 0:" in str(decoded.error)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "ottla.client"]
+    assert line.startswith("t-0: in one response, 4 more batches or records cannot be decoded.")
+    assert "offsets 2 to 3" in line
+    assert line.endswith("and 1 more")
+
+
 # Requests
 
 

@@ -18,13 +18,14 @@ class Brokers:
         self.requests: list[tuple[int, list[int]]] = []
         self.may_respond = asyncio.Event()
         self.error: Exception | None = None
+        self.lost_results = 0
 
     async def send(self, broker_id: int, items: list[int]) -> list[int]:
         self.requests.append((broker_id, items))
         await self.may_respond.wait()
         if self.error is not None:
             raise self.error
-        return [item**2 for item in items]
+        return [item**2 for item in items][self.lost_results :]
 
 
 def run(test: Callable[[Brokers, RequestBatcher[int, int]], Awaitable[None]]) -> None:
@@ -76,6 +77,20 @@ def test_failed_request_fails_all_items_but_not_the_next(error: Exception, expec
         results = await asyncio.gather(*[batcher.submit(1, item) for item in (2, 3)], return_exceptions=True)
         assert [type(result) for result in results] == [expected, expected]
         brokers.error = None
+        assert await batcher.submit(1, 4) == 16
+
+    run(test)
+
+
+def test_response_with_too_few_results_fails_all_items_but_not_the_next() -> None:
+    async def test(brokers: Brokers, batcher: RequestBatcher[int, int]) -> None:
+        brokers.lost_results = 1
+        brokers.may_respond.set()
+        submitted = [batcher.submit(1, item) for item in (2, 3)]
+        async with asyncio.timeout(5):
+            results = await asyncio.gather(*submitted, return_exceptions=True)
+        assert [type(result) for result in results] == [UnknownServerError, UnknownServerError]
+        brokers.lost_results = 0
         assert await batcher.submit(1, 4) == 16
 
     run(test)

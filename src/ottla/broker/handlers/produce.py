@@ -357,6 +357,9 @@ async def _when_safe(
             wait.response.base_offset = -1
             if isinstance(error, errors.KafkaError):
                 context.broker.partitions.rejected_batches.add(wait.topic_partition, wait.header, error)
+        if wait.failure is not None:
+            # the size only counts for batches that are too large
+            context.broker.partitions.topic_stats.get(wait.topic_partition.topic).on_rejected(wait.failure, 0)
     return _with_leaders(response, request, context)
 
 

@@ -26,6 +26,7 @@ KRAFT_ONLY = "It belongs to KRaft, which Ottla does not have; upgrade other feat
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    context.broker.controller.term  # noqa: B018 - raises NotControllerError on other brokers, whose images may be outdated
     for update in request.feature_updates:
         _check(update, context)
     levels = {update.feature: update.max_version_level for update in request.feature_updates}

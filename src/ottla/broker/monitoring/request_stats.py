@@ -21,6 +21,9 @@ QUEUE_SAMPLING: Final = 8
 """The queue time is measured for one in this many requests."""
 COUNTED_AT_ONCE: Final = 256
 """Number of items of a large response whose error codes are counted before other tasks may run."""
+ERROR_CODE: Final = "error_code"
+PARTITION_ERROR_CODE: Final = "partition_error_code"
+"""The field of a partition's result in AddPartitionsToTxn that other messages name `error_code`."""
 
 CountErrors = Callable[[Any, dict[int, int]], None]
 
@@ -62,7 +65,9 @@ class ApiStats:
         self.versions: dict[int, int] = {}
         """The number of requests by version."""
         self.errors: dict[int, int] = {}
-        """The number of occurrences in fields `error_code` of responses, by error code; code 0 is success."""
+        """The number of occurrences in fields `error_code` (in AddPartitionsToTxn also `partition_error_code`) of
+        responses, by error code; code 0 is success.
+        """
         self.request_bytes = 0
         self.started = 0
         self.inline = LatencyHistogram()
@@ -159,13 +164,16 @@ def _count_none(_response: Any, errors: dict[int, int]) -> None:
 
 
 def _counter(struct: Any) -> CountErrors | None:
-    """Return a function that counts the values of `error_code` in a structure and in the structures of its arrays.
+    """Return a function that counts the error codes in a structure and in the structures of its arrays.
 
-    None if there is no field `error_code`.
+    None if there are none.
     """
     if not (isinstance(struct, type) and issubclass(struct, Struct)):
         return None
-    has_own = any(field.name == "error_code" for field in struct.FIELDS)
+    names = {field.name for field in struct.FIELDS}
+    if PARTITION_ERROR_CODE in names:
+        return _count_partition
+    has_own = ERROR_CODE in names
     arrays = [
         (field.name, count)
         for field in struct.FIELDS
@@ -189,8 +197,15 @@ def _counter(struct: Any) -> CountErrors | None:
     return count_all
 
 
+def _count_partition(value: Any, errors: dict[int, int]) -> None:
+    _count(value.partition_error_code, errors)
+
+
 def _count_own(value: Any, errors: dict[int, int]) -> None:
-    code = value.error_code
+    _count(value.error_code, errors)
+
+
+def _count(code: int, errors: dict[int, int]) -> None:
     try:
         errors[code] += 1
     except KeyError:

@@ -46,9 +46,11 @@ class RebalanceTimer(ConsumerRebalanceListener):
             self._since = self._now()
 
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Add the measured time to `ms` if the consumer had no partitions."""
+        """Add the measured time to `ms` if the consumer had no partitions. It starts again if it still has none."""
         if not self._partitions:
-            self.ms += self._now() - self._since
+            now = self._now()
+            self.ms += now - self._since
+            self._since = now
         self._partitions |= assigned
 
 

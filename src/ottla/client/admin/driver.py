@@ -52,7 +52,7 @@ TRANSACTION: Final = 1
 """GROUP and TRANSACTION are key types of FindCoordinator. GROUP is also used for share groups."""
 
 TOPIC_IDLE_MS: Final = 60_000
-"""Time in milliseconds after the last call that needed leaders, until refreshes no longer request topics."""
+"""Time in milliseconds after the last call that needed the leaders of a topic, until refreshes no longer request it."""
 
 BRIEF_ATTEMPTS: Final = 5
 """Maximum number of attempts when the error may only mean that the broker's metadata is outdated. They take about 1.5

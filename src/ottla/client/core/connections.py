@@ -129,8 +129,9 @@ class Connections:
 
     @property
     def requests_in_flight(self) -> int:
-        """The number of requests that are waiting for a response, without those on replaced connections."""
-        return sum(len(connection.channel.in_flight) for connection in list(self._ready.values()))
+        """The number of requests that are waiting for a response, including those on replaced connections."""
+        connections = (*list(self._ready.values()), *list(self._replaced))
+        return sum(len(connection.channel.in_flight) for connection in connections)
 
     async def send(
         self,

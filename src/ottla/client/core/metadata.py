@@ -190,8 +190,8 @@ class Metadata:
         self._topics[topic] = self._clock.monotonic()
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        """Replace the topics to request. Request a refresh if one of them is new. Raises TypeError or InvalidTopicError
-        for a name that no request can contain.
+        """Replace the topics to request; all of them count as used now. Request a refresh if one of them is new. Raises
+        TypeError or InvalidTopicError for a name that no request can contain.
         """
         now = self._clock.monotonic()
         before = set(self._topics)
@@ -200,8 +200,13 @@ class Metadata:
             self.request_update()
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Add topics to request, like `set_topics`. Request a refresh if one of them is new."""
-        self.set_topics([*list(self._topics), *topics])
+        """Add topics to request, like `set_topics`. The time at which other topics were last used is unchanged."""
+        new = False
+        for topic in [writable(topic) for topic in topics]:
+            new |= topic not in self._topics
+            self.touch(topic)
+        if new:
+            self.request_update()
 
     # Refreshes
 

@@ -70,6 +70,8 @@ class RequestBatcher(Generic[Item, Result]):
         futures = [future for _, future in batch]
         try:
             results = await self._send(broker_id, [item for item, _ in batch])
+            if len(results) != len(batch):
+                raise ValueError(f"{len(results)} results for {len(batch)} items")
         except KafkaError as error:
             _fail(futures, error)
         except Exception:

@@ -17,6 +17,7 @@ from ottla.broker.monitoring.event_loop_time import EventLoopTime
 from ottla.broker.monitoring.request_stats import QUEUE_SAMPLING, RequestStats
 from ottla.broker.monitoring.scrape import SLICE_SECONDS, Scrape, most_rebalanced
 from ottla.cluster.interbroker.membership_proof import MEMBER
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -117,6 +118,18 @@ def test_requests_are_counted_by_version_and_their_errors_by_name(tmp_path: Path
         assert metrics.value(REQUESTS + "errors_total", request="ApiVersions", error="NONE") == 3
         errors = metrics.value(REQUESTS + "errors_total", request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION")
         assert errors == 1
+
+    with_broker(test, tmp_path)
+
+
+def test_errors_of_partitions_added_to_a_transaction_are_counted(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        topics = [AddPartitionsToTxnTopic(name="missing", partitions=[0, 1])]
+        request = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
+        await client.request(request, 3)
+        metrics = await scraped(client.node)
+        error = "UNKNOWN_TOPIC_OR_PARTITION"
+        assert metrics.value(REQUESTS + "errors_total", request="AddPartitionsToTxn", error=error) == 2
 
     with_broker(test, tmp_path)
 

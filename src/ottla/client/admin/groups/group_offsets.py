@@ -152,7 +152,8 @@ class GroupOffsetsAdmin(OffsetsAdmin):
         listed = await self.list_offsets(offset_specs, timeout_ms, errors=errors)
         late = {tp: OffsetSpec.latest() for tp, entry in listed.items() if entry.offset < 0}
         listed |= await self.list_offsets(late, timeout_ms, errors=errors)
-        offsets = {tp: entry.offset for tp, entry in listed.items()}
+        # an offset that is still -1 is one whose second lookup failed: `errors` has the reason
+        offsets = {tp: entry.offset for tp, entry in listed.items() if entry.offset >= 0}
         await self.alter_consumer_group_offsets(group_id, offsets, timeout_ms, errors=errors)
         return {tp: offset for tp, offset in offsets.items() if errors is None or tp not in errors}
 

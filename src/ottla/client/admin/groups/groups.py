@@ -33,6 +33,8 @@ from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 
 REMOVED_BY_ADMIN: Final = "member was removed by an admin"
+NO_CONSUMER_GROUP: Final = (GroupIdNotFoundError, UnsupportedVersionError)
+"""Errors of ConsumerGroupDescribe for a group that does not exist, and of brokers without consumer groups (KIP-848)."""
 
 
 class MemberToRemove(NamedTuple):
@@ -127,7 +129,9 @@ class GroupsAdmin(AdminDriver):
             outcomes = await self.attempt(classic_call, remaining)
             dead = [g for g, outcome in outcomes.items() if _is_dead(outcome)]
             others = await self.attempt(consumer_call, dead) if dead else {}
-            return outcomes | {g: outcome for g, outcome in others.items() if isinstance(outcome, GroupDescription)}
+            return outcomes | {
+                g: outcome for g, outcome in others.items() if not isinstance(outcome, NO_CONSUMER_GROUP)
+            }
 
         return await self.retry_per_key(group_ids, attempt, timeout_ms, errors)
 

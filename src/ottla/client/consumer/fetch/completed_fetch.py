@@ -60,15 +60,16 @@ class CompletedFetch:
         limit: int,
         check_crc: bool,
         aborted: list[AbortedTransaction] | None,
-        totals: ResponseTotals | None = None,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:
         self.tp: TopicPartition = state.tp
         self.state = state
         self.generation = state.generation
         self.nbytes = data.nbytes
-        self.totals = totals
-        """The byte and record counts of the response that contained the data; None without metrics."""
+        self.totals: ResponseTotals | None = None
+        """The byte and record counts of the response that contained the data, which the fetcher sets; None without
+        metrics.
+        """
         self.returned = 0
         """The number of records that have been returned."""
         self.data = data = up_converted(data, max_decompressed_bytes)

@@ -229,7 +229,7 @@ class Fetcher:
         names = {place.topic_id: tp.topic for tp, (_, _, place) in requested.items()}
         nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints]
         failed = False
-        totals = ResponseTotals(sum(bool(p.records) for t in response.responses for p in t.partitions))
+        completed: list[CompletedFetch] = []
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for partition in topic.partitions:
@@ -239,7 +239,8 @@ class Fetcher:
                     if state.generation == generation and partition.error_code:
                         failed |= not self._handle_partition_error(state, partition, place.offset, node, nodes)
                     elif state.generation == generation:
-                        failed |= not self._handle_partition(state, partition, place.offset, totals)
+                        failed |= not self._handle_partition(state, partition, place.offset, completed)
+        self._append_to_buffer(completed)
         return failed
 
     def _handle_partition_error(
@@ -253,9 +254,11 @@ class Fetcher:
         return self._handle_error(state, errors.for_code(answer.error_code), fetch_offset, node)
 
     def _handle_partition(
-        self, state: PartitionState, answer: PartitionData, fetch_offset: int, totals: ResponseTotals
+        self, state: PartitionState, answer: PartitionData, fetch_offset: int, completed: list[CompletedFetch]
     ) -> bool:
-        """Handle the data of a partition. Return False if the next fetch has to wait for the backoff."""
+        """Handle the data of a partition: add it to `completed`, if there is any. Return False if the next fetch has to
+        wait for the backoff.
+        """
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         if answer.log_start_offset >= 0:
@@ -265,23 +268,24 @@ class Fetcher:
             state.preferred_replica = (answer.preferred_read_replica, until)
         if answer.records is None or not answer.records.nbytes:
             return True
-        return self._buffer_records(state, answer, fetch_offset, totals)
+        return self._add_records(state, answer, fetch_offset, completed)
 
-    def _buffer_records(
-        self, state: PartitionState, answer: PartitionData, fetch_offset: int, totals: ResponseTotals
+    def _add_records(
+        self, state: PartitionState, answer: PartitionData, fetch_offset: int, completed: list[CompletedFetch]
     ) -> bool:
         committed = self.config.isolation_level == "read_committed"
         assert answer.records is not None
         try:
-            fetched = CompletedFetch(
-                state,
-                answer.records,
-                fetch_offset,
-                limit=self.config.max_partition_fetch_bytes,
-                check_crc=self.config.check_crcs,
-                aborted=(answer.aborted_transactions or []) if committed else None,
-                totals=totals,
-                max_decompressed_bytes=self.config.max_decompressed_batch_bytes,
+            completed.append(
+                CompletedFetch(
+                    state,
+                    answer.records,
+                    fetch_offset,
+                    limit=self.config.max_partition_fetch_bytes,
+                    check_crc=self.config.check_crcs,
+                    aborted=(answer.aborted_transactions or []) if committed else None,
+                    max_decompressed_bytes=self.config.max_decompressed_batch_bytes,
+                )
             )
         except errors.MessageTooLargeError as error:
             self.poll_trigger.fail(errors.MessageTooLargeError(f"{state.tp}, offset {fetch_offset}: {error}"))
@@ -290,14 +294,22 @@ class Fetcher:
             message = f"{state.tp}, offset {fetch_offset}: the following batch cannot be decoded: {error}"
             self.poll_trigger.fail(errors.CorruptBatchError(message, state.tp, fetch_offset, fetch_offset + 1))
             return False
-        state.fetch_from = fetched.end_offset
-        state.fetch_epoch = fetched.last_epoch
-        state.fetched_bytes += fetched.nbytes
-        self._turn += 1
-        state.served = self._turn
-        self.buffer.completed.append(fetched)
-        self.poll_trigger.set()
         return True
+
+    def _append_to_buffer(self, completed: list[CompletedFetch]) -> None:
+        """Append the data of one response to the buffer. Data that was dropped before is not part of its totals."""
+        totals = ResponseTotals(len(completed))
+        for fetched in completed:
+            state = fetched.state
+            fetched.totals = totals
+            state.fetch_from = fetched.end_offset
+            state.fetch_epoch = fetched.last_epoch
+            state.fetched_bytes += fetched.nbytes
+            self._turn += 1
+            state.served = self._turn
+            self.buffer.completed.append(fetched)
+        if completed:
+            self.poll_trigger.set()
 
     def _handle_error(
         self, state: PartitionState, error: type[errors.KafkaError], fetch_offset: int, node: int

@@ -91,7 +91,7 @@ class OffsetLookup:
         timeout: float,
     ) -> KafkaError | None:
         """Send one request to each leader, and put the results into `offsets`. Return a retriable error because
-        of which results are missing, if any.
+        of which results are missing, if any. An error of any leader that is not retriable is raised.
         """
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in missing:
@@ -101,11 +101,13 @@ class OffsetLookup:
         requests = [
             self._fetch(node, {tp: missing[tp] for tp in tps}, offsets, timeout) for node, tps in by_node.items()
         ]
-        for problem in await asyncio.gather(*requests, return_exceptions=True):
-            if isinstance(problem, BaseException) and not (isinstance(problem, KafkaError) and problem.retriable):
+        problems = await asyncio.gather(*requests, return_exceptions=True)
+        retriable = [problem for problem in problems if isinstance(problem, KafkaError) and problem.retriable]
+        for problem in problems:
+            if isinstance(problem, BaseException) and problem not in retriable:
                 raise problem
-            if isinstance(problem, KafkaError):
-                return problem
+        if retriable:
+            return retriable[0]
         placed = sum(map(len, by_node.values()))
         return errors.LeaderNotAvailableError() if placed < len(missing) else None
 

@@ -6,6 +6,7 @@ in the caller's thread.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -13,10 +14,15 @@ from ottla.client.consumer.fetch.completed_fetch import CompletedFetch, Convert
 from ottla.client.consumer.share.acknowledgements import GAP, AcknowledgeType, Source
 from ottla.client.consumer.subscription import PartitionState
 from ottla.errors import KafkaError, RecordDeserializationError
+from ottla.logs import listed
 from ottla.protocol.messages.share_fetch import AcquiredRecords as AcquiredRange
 from ottla.records.consumer_record import ConsumerRecord
 
+log = logging.getLogger("ottla.client")
+
 ALL: Final = 2**31 - 1
+LOGGED_FAILURES: Final = 3
+"""Maximum number of errors in the log line about those that are not raised."""
 
 
 class ShareConsumerRecord(ConsumerRecord):
@@ -54,14 +60,15 @@ class AcquiredRecords:
         """Decode all acquired records.
 
         As in Java, the result releases records that cannot be deserialized, rejects the records of a damaged batch (all
-        records if the data cannot be split into batches), and acknowledges offsets without a record as gaps.
+        records if the data cannot be split into batches), and acknowledges offsets without a record as gaps. Further
+        errors after the first are logged.
         """
         deliveries = {
             offset: run.delivery_count for run in self.ranges for offset in range(run.first_offset, run.last_offset + 1)
         }
         if not deliveries:
             return DecodedRecords([], {}, None)
-        error: KafkaError | None = None
+        failures: list[KafkaError] = []
         rows: list[ConsumerRecord] = []
         damaged: dict[int, int] = {}
         try:
@@ -70,7 +77,7 @@ class AcquiredRecords:
                 try:
                     decoded = fetch.next_records(ALL, None, None)
                 except KafkaError as batch_error:
-                    error = error or batch_error
+                    failures.append(batch_error)
                     damaged |= _skip(fetch, deliveries)
                     continue
                 if not decoded:
@@ -86,9 +93,17 @@ class AcquiredRecords:
                     records.append(_record(row, deliveries[row.offset], key, value))
                     del acknowledged[row.offset]
                 except RecordDeserializationError as record_error:
-                    error = error or record_error
+                    failures.append(record_error)
                     acknowledged[row.offset] = AcknowledgeType.RELEASE
-        return DecodedRecords(records, acknowledged, error)
+        if len(failures) > 1:
+            log.warning(
+                "%s: in one response, %d more batches or records cannot be decoded. Records of such batches are "
+                "rejected, records that cannot be deserialized are released: %s",
+                self.source.tp,
+                len(failures) - 1,
+                listed(failures[1:], LOGGED_FAILURES),
+            )
+        return DecodedRecords(records, acknowledged, failures[0] if failures else None)
 
     def _fetch(self, first: int, check_crc: bool, max_decompressed_bytes: int) -> CompletedFetch:
         return CompletedFetch(
