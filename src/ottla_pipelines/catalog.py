@@ -27,7 +27,7 @@ FLIGHTS = Topic("flights", 4, "Flights; key: tail number, null if it is unknown.
 WEATHER = Topic(
     "weather", 3, "Hourly observations; key: airport, so that the observations of an airport stay in order."
 )
-EVENTS = Topic("events", 4, "Lines of a file; key: the value of the field by which events are counted.")
+EVENTS = Topic("events", 4, "Lines of a file; key: the group in which a line is counted.")
 VISITS = Topic(
     "visits",
     4,

@@ -118,7 +118,7 @@ def check_path(project: Path) -> None:
 
 
 def check_storage(project: Path, storage: str) -> None:
-    """Raise ConfigurationError if `storage` is the absolute path that `init` wrote for another directory.
+    """Raise ConfigurationError if `storage` is a local directory named STORAGE that is not the one of this project.
 
     A project that was moved would start without its checkpoints, and one that was copied would use the original's.
     """

@@ -2,7 +2,7 @@
 
 All results of a micro-batch are written in one transaction: its id, the statistics, the new weather, the waiting
 flights, and the offsets that were read. After a crash, Spark runs a micro-batch again with the same id and offsets. If
-the id is in the database, nothing is done. A second writer of the same id fails because of the primary key. So the id
+the id is in the database, nothing is done. The primary key keeps two writers from committing the same id. So the id
 and the results are committed together or not at all, no matter when a process is killed. SQLite and PostgreSQL are
 supported.
 """
@@ -48,7 +48,7 @@ class Results:
 
 @dataclass(frozen=True)
 class State:
-    """The committed state, from which the next micro-batch continues."""
+    """The committed state, from which a restarted pipeline continues."""
 
     observations: Rows
     frontiers: Mapping[str, dt.datetime]

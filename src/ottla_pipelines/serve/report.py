@@ -26,7 +26,7 @@ class RunReport(Report):
 
 
 class Group(NamedTuple):
-    """The delay statistics of a group of flights. Delays are in minutes."""
+    """The delay statistics of a group of flights. Delays are in minutes. `delay_max` needs a departed flight."""
 
     name: str
     flights: int
