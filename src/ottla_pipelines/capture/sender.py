@@ -21,7 +21,7 @@ TRUNCATED: Final = "t"
 
 
 class Sender:
-    """Sends records in a transaction of the producer, which begins with the first one."""
+    """Sends records in transactions of the producer. Each begins with its first record."""
 
     def __init__(self, producer: KafkaProducer, topics: Topics, source: PostgresSource) -> None:
         self._producer = producer

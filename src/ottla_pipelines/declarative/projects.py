@@ -113,7 +113,7 @@ def check_path(project: Path) -> None:
     if _CHANGED_BY_SPARK.search(str(project.resolve())):
         raise ConfigurationError(
             f"{project.resolve()}: Spark would write the checkpoints to another directory, because the path has a"
-            " blank or one of %#?. Move the project"
+            ' blank or one of %#?"<>^`{|}\\. Move the project'
         )
 
 
