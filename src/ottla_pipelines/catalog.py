@@ -1,4 +1,4 @@
-"""The definitions of all topics, SQL tables and Parquet datasets of the demo.
+"""The definitions of the topics, SQL tables and Parquet datasets of the demo, and of the topic of page visits.
 
 All SQL tables have the prefix `ottla_`, because each new run drops and creates them in a database that may contain
 other tables.

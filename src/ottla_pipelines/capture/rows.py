@@ -34,8 +34,8 @@ TYPES: Final[Mapping[int, str]] = {
     1114: "timestamp",  # without a time zone: as if it were UTC
     1184: "timestamp",
 }
-"""The types of columns by the OID of PostgreSQL's type. All others are strings, except numeric with a precision that
-the tables support.
+"""The types of columns by the OID of PostgreSQL's type. All others are strings, except numeric with a precision and a
+scale that the tables support.
 """
 # Not json.dumps, which makes an encoder for each value.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
