@@ -1,4 +1,4 @@
-"""The definitions of all topics, SQL tables and Parquet datasets of the demo.
+"""The definitions of the topics, SQL tables and Parquet datasets of the demo, and of the topic of page visits.
 
 All SQL tables have the prefix `ottla_`, because each new run drops and creates them in a database that may contain
 other tables.
@@ -27,7 +27,7 @@ FLIGHTS = Topic("flights", 4, "Flights; key: tail number, null if it is unknown.
 WEATHER = Topic(
     "weather", 3, "Hourly observations; key: airport, so that the observations of an airport stay in order."
 )
-EVENTS = Topic("events", 4, "Lines of a file; key: the value of the field by which events are counted.")
+EVENTS = Topic("events", 4, "Lines of a file; key: the group in which a line is counted.")
 VISITS = Topic(
     "visits",
     4,

@@ -62,8 +62,8 @@ def resume_hint(data: Path) -> str:
 
 
 def prepare(args: argparse.Namespace, console: Console) -> Run:
-    """Return the run to resume with --resume. Otherwise remove the files and the tables of an earlier run, and return a
-    new one.
+    """With --resume, return the run to resume. Otherwise remove the files and the tables of an earlier run, and return
+    a new one.
     """
     from ottla_pipelines.refine.store import Store
 

@@ -62,7 +62,7 @@ TALLY: Final = (
     .add("unmet", LongType())
 )
 """The columns of `Expectations.tally`, which has a row per expectation, topic partition and task. `seen` is the number
-of rows checked, `unmet` of those that do not meet the expectation.
+of rows checked, `unmet` the number of those that do not meet the expectation.
 """
 _TALLY_ARROW: Final = pa.schema(
     [
@@ -240,9 +240,7 @@ class _Seen:
 
 
 def _by_place(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.RecordBatch]]:
-    """Yield the topic partitions of a batch with their rows. A task of the source reads one partition; after a shuffle,
-    a batch may have several.
-    """
+    """Yield the topic partitions of a batch with their rows. A batch may have several, for example after a shuffle."""
     if not batch.num_rows:
         return
     topics, partitions = batch.column("topic"), batch.column("partition")

@@ -143,7 +143,7 @@ class Run:
             ) from None
 
     def end_offsets(self) -> dict[TopicPartition, int] | None:
-        """Return the end offset of each partition, or None until the replay is complete."""
+        """Return the end offset of each partition; None before `save_end_offsets` and after `clear_working_files`."""
         try:
             nested = json.loads(self._end.read_text())
         except FileNotFoundError:
@@ -151,7 +151,7 @@ class Run:
         return {TopicPartition(topic, int(p)): end for topic, ends in nested.items() for p, end in ends.items()}
 
     def save_end_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Record the end offset of each partition when the replay is complete."""
+        """Write the end offset of each partition to a file, which marks the replay as complete."""
         nested: dict[str, dict[str, int]] = {}
         for tp, end in ends.items():
             nested.setdefault(tp.topic, {})[str(tp.partition)] = end

@@ -16,7 +16,7 @@ DEFAULTS_AND_OVERRIDES: Final = {
     "ruleSet": ("defaultRuleSet", "overrideRuleSet"),
 }
 """For a field of a schema, the names of two settings of a config: the first has defaults of the field's parts, the
-second has values that override them.
+second has values that override those of the schema and the defaults.
 """
 RULE_KINDS: Final = ("TRANSFORM", "CONDITION")
 MIGRATION_MODES: Final = ("UPGRADE", "DOWNGRADE", "UPDOWN")

@@ -20,8 +20,8 @@ class Slice(NamedTuple):
 
     @classmethod
     def for_page(cls, page: Page, rows: Sequence[Any]) -> Slice:
-        """Return the slice with the number in the input `page`, by default the first; the last slice if there are
-        fewer. Raises BadInputError if the input is not a number from 1 to 1,000,000.
+        """Return the slice with the number in the input `page`, by default the first, or the last slice if the number
+        is greater than its own. Raises BadInputError if the input is not a number from 1 to 1,000,000.
         """
         pages = max(1, -(-len(rows) // ROWS))
         number = min(page.integer("page", 1, 1_000_000, 1), pages)

@@ -16,7 +16,7 @@ DECODED: Final = ("auto", "json")
 paths are.
 """
 MAX_SHOWN: Final = 16 * 1024
-"""The maximum number of bytes of a key or value to show."""
+"""The maximum number of bytes of a key, value or header value to show."""
 PREVIEW: Final = 160
 MAX_HEADERS: Final = 50
 HEX_WIDTH: Final = 32
@@ -53,7 +53,7 @@ class ShownRecord(NamedTuple):
 async def shown_records(
     records: Sequence[ConsumerRecord], form: str, fields: MaskedFields, schemas: SchemaRegistry | None
 ) -> list[ShownRecord]:
-    """Return records converted to a format, after loading their schemas if there is a schema registry."""
+    """Return records converted to a format. With a schema registry, first fetch missing schemas."""
     if schemas is not None:
         await schemas.load(data for record in records for data in (record.key, record.value))
     return [shown_record(record, form, fields, schemas) for record in records]
@@ -84,8 +84,8 @@ def shown_record(
 
 
 def shown(data: bytes | None, form: str) -> str | None:
-    """Return at most the first MAX_SHOWN bytes as text, or None for None. The format `auto` chooses JSON, text or hex
-    by the content.
+    """Return the first MAX_SHOWN bytes as text, and the number of further bytes if there are any. Return None for None.
+    The format `auto` chooses JSON, text or hex by the content.
     """
     if data is None:
         return None

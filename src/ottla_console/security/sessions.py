@@ -53,9 +53,7 @@ class Sessions:
         return hmac.compare_digest(self.csrf_token(session_id).encode(), token.encode())
 
     def log_in(self, user: User) -> str:
-        """Log in a user, and return the id of a new session. The old id is not used again, because others may know
-        it.
-        """
+        """Log in a user in a new session, because others may know the id of the old one. Return the new id."""
         session_id = self.new_id()
         self._users[session_id] = (user, time.monotonic() + SESSION_SECONDS)
         _limit(self._users, MAX_SESSIONS)

@@ -63,14 +63,14 @@ def hash_password(password: str, salt: bytes | None = None) -> str:
 
 
 def verify_password(password: str, hashed: str) -> bool:
-    """Return whether the password has this hash. Takes about 50 ms, so call it in a thread."""
+    """Return whether the password has this hash. Takes about 50 ms, so do not call it in the event loop."""
     _, cost, block_size, parallel, salt, digest = hashed.split("$")
     actual = _scrypt(password, base64.b64decode(salt), int(cost), int(block_size), int(parallel))
     return hmac.compare_digest(actual, base64.b64decode(digest))
 
 
 def load_users(path: Path) -> dict[str, Credential]:
-    """Return the credentials in a file by user name. Raises ConfigurationError if the file cannot be opened, has no
+    """Return the credentials in a file by user name. Raises ConfigurationError if the file cannot be read, has no
     users, or has an invalid line, whose number is in the message.
     """
     try:

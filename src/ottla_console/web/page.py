@@ -26,8 +26,8 @@ from ottla_console.settings import ConsoleSettings
 T = TypeVar("T")
 
 MAX_FORM_BYTES: Final = 1_200_000
-"""The size in bytes, before percent-encoding, that a form may have: a record of Kafka's default maximum size, and the
-other fields.
+"""The size in bytes, before percent-encoding, up to which a form is never too large: a record of Kafka's default
+maximum size, and the other fields.
 """
 MAX_FIELDS: Final = 2_000
 MAX_TEXT: Final = 1_048_576
@@ -104,8 +104,8 @@ class Page:
         return value
 
     def choice(self, name: str, options: Mapping[str, T], default: str | None = None) -> T:
-        """Return the value of the option that the input names, or the default if the input is missing or empty. Raises
-        BadInputError if there is no such option.
+        """Return the value of the option with the name in the input, or with the name `default` if the input is missing
+        or empty. Raises BadInputError if there is no such option, or if there is neither an input nor a default.
         """
         text = self.text(name, default)
         if text not in options:

@@ -35,8 +35,8 @@ def nbytes(value: float | None) -> str:
 
 
 def timestamp(ms: int | None) -> str:
-    """Return a time in milliseconds since 1970 as ISO 8601 in UTC. Return a dash if there is none or it is out of
-    range.
+    """Return a time in milliseconds since 1970 as text in UTC, such as `2026-01-31 12:00:00.000Z`. Return a dash if
+    there is none, or if it is negative or after the year 9999.
     """
     if ms is None or not 0 <= ms <= MAX_MS:
         return NONE

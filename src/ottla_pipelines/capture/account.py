@@ -1,6 +1,6 @@
 """The account of captured tables: each row and value of the database compared with the table of the topic.
 
-psycopg converts the database's values to Python's types, so that this needs no code of the capture.
+psycopg converts the database's values to Python's types, so that the comparison needs no code of the capture.
 """
 
 from __future__ import annotations

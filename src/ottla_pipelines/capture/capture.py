@@ -145,8 +145,8 @@ class Capture:
                 )
 
     def _check_keys(self, tables: Sequence[TableSource]) -> None:
-        """Raise ConfigurationError if one of the oldest records of a table's topic has another key than the table's
-        primary key.
+        """Read the key of one of the oldest records of each table's topic. Raise ConfigurationError if it does not have
+        the columns of the table's primary key, or has values of other types.
         """
         for table in tables:
             topic, fields = self._topics.name(table), key_fields(table)
@@ -254,8 +254,8 @@ class Capture:
         self._prepare(table)
 
     def _check_key(self, current: TableSource, relation: Relation) -> None:
-        """Raise ConfigurationError if the columns of the primary key or their types have changed: rows with the old key
-        would stay in the table forever.
+        """Raise ConfigurationError if the primary key has other columns than before, or if a type has changed so that
+        keys may have another form in JSON: rows with the old key would stay in the table forever.
         """
         # Updates and deletes of tables without an identity do not exist; REPLICA IDENTITY FULL does not name the key.
         names = relation.identity or frozenset(self._source.primary_key(relation.oid)) or frozenset(current.key)

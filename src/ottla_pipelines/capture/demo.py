@@ -94,7 +94,7 @@ def _clear(data: Path) -> None:
 
 def _wait_for(connection: psycopg.Connection[Any], children: list[Child]) -> None:
     """Wait until the capture has sent everything that was committed. Raises ProcessEndedError if a process ends, or if
-    this takes longer than CATCH_UP_SECONDS.
+    the capture takes longer than CATCH_UP_SECONDS.
     """
     end = connection.execute("select pg_current_wal_flush_lsn()").fetchall()[0][0]
     deadline = time.monotonic() + CATCH_UP_SECONDS

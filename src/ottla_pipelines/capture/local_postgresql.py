@@ -89,7 +89,7 @@ def owner_of_servers(folder: Path, user: str) -> str | None:
 
 def execute(command: Command, owner: str | None) -> None:
     """Run a command as the user `owner`, or as the current user if that is None. Raises ServerError if its exit code is
-    not 0.
+    not 0, and subprocess.TimeoutExpired after START_SECONDS.
     """
     env = _environment(owner)
     done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=START_SECONDS, user=owner, env=env)

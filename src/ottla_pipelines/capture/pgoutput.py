@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ottla.errors import KafkaError
 
 POSTGRES_EPOCH_MS: Final = 946_684_800_000
-"""2000-01-01 in milliseconds since 1970, from which PostgreSQL counts."""
+"""2000-01-01, from which PostgreSQL counts, in milliseconds since 1970."""
 
 
 class UnchangedValue:
@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """The beginning of a committed transaction: the position and the time of its commit, in milliseconds since 1970."""
+    """The beginning of a committed transaction: the position of its commit, and the time in milliseconds since 1970."""
 
     lsn: int
     timestamp_ms: int
@@ -57,8 +57,8 @@ class Relation(NamedTuple):
     altered.
 
     `identity`: the columns of the replica identity. Deletes contain their old values, and so do updates that change
-    them. Empty with REPLICA IDENTITY FULL, where updates and deletes contain the whole old row, and if there is no
-    replica identity.
+    them. Empty with REPLICA IDENTITY FULL, where updates and deletes contain the whole old row, if there is no replica
+    identity, and in a relation that was not decoded.
     """
 
     oid: int

@@ -30,7 +30,7 @@ OPTIONS: Final = (
 row security, PostgreSQL reports a policy that would hide rows, as for pg_dump.
 """
 APPLICATION: Final = "ottla capture"
-"""The name of the connection in pg_stat_activity."""
+"""The name in pg_stat_activity of the connections that `_connect` opens."""
 LOCK_SECONDS: Final = 30
 READ_ROWS: Final = 1000
 
@@ -61,8 +61,8 @@ def lsn_text(number: int) -> str:
 
 
 class PostgresSource:
-    """Reads the changes of some tables. Raises psycopg.Error, and ConfigurationError for problems that the user has to
-    fix.
+    """Reads the changes of some tables. Raises psycopg.Error, DecodingError for messages that cannot be decoded, and
+    ConfigurationError for problems that the user has to fix.
 
     Args:
         url: postgresql://user@host/db, for a user with the attribute REPLICATION who owns the tables.
@@ -167,7 +167,7 @@ class PostgresSource:
             yield Snapshot(reading)
 
     def _create_slot(self, reading: psycopg.Connection[Any]) -> None:
-        """Create the slot, and let a transaction read the rows as they are at its position."""
+        """Create the slot, and let a transaction read the rows as they are at the position of the slot."""
         # This command exports a snapshot as well, which can be imported as long as its connection does nothing else.
         command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput EXPORT_SNAPSHOT")
         with psycopg.connect(self._url, autocommit=True, replication="database") as connection:

@@ -34,8 +34,8 @@ TYPES: Final[Mapping[int, str]] = {
     1114: "timestamp",  # without a time zone: as if it were UTC
     1184: "timestamp",
 }
-"""The types of columns by the OID of PostgreSQL's type. All others are strings, except numeric with a precision that
-the tables support.
+"""The types of columns by the OID of PostgreSQL's type. All others are strings, except numeric with a precision and a
+scale that the tables support.
 """
 # Not json.dumps, which makes an encoder for each value.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -78,8 +78,8 @@ def as_json(columns: Sequence[Column], texts: Sequence[str | None]) -> bytes:
 
 
 def has_fields(key: bytes, columns: Sequence[Column]) -> bool:
-    """Return whether a record's key is a JSON object with exactly these columns in this order, and strings exactly for
-    the columns that require them. NaN and infinity count as numbers in columns of floats.
+    """Return whether a record's key, which must be JSON, is an object with exactly these columns in this order, and
+    strings exactly for the columns that require them. NaN and infinity count as numbers in columns of floats.
     """
     fields = json.loads(key)
     if not isinstance(fields, dict) or list(fields) != [column.name for column in columns]:
@@ -92,7 +92,7 @@ def _is_text(value: Any, type_oid: int) -> bool:
 
 
 def have_same_form(one: Column, other: Column) -> bool:
-    """Return whether two columns are equal, both integers or both strings: equal values are then the same JSON."""
+    """Return whether two columns are equal, both integers, or both text or varchar: equal values are the same JSON."""
     return one == other or any({one.type_oid, other.type_oid} <= types for types in (INTEGERS, STRINGS))
 
 

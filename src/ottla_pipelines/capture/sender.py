@@ -21,7 +21,7 @@ TRUNCATED: Final = "t"
 
 
 class Sender:
-    """Sends records in a transaction of the producer, which begins with the first one."""
+    """Sends records in transactions of the producer. Each begins with its first record."""
 
     def __init__(self, producer: KafkaProducer, topics: Topics, source: PostgresSource) -> None:
         self._producer = producer
@@ -42,7 +42,7 @@ class Sender:
     def change(self, table: TableSource, change: Change) -> None:
         """Send a change of a row, and before it a tombstone for its old key if the key has changed.
 
-        Nothing is sent for a new row that lacks values and does not exist in the database any more.
+        The new row is not sent if it lacks values and does not exist in the database any more.
         """
         old_key = None if change.old is None else _key(table, change.old)
         if change.new is None:
@@ -56,15 +56,15 @@ class Sender:
             self._send(table, new_key, _json(table, values), change.operation)
 
     def truncate(self, table: TableSource) -> None:
-        """Send a tombstone for each key of the topic that is not deleted."""
+        """Send a tombstone for each key that `Topics.keys` returns."""
         self._producer.flush()  # also for keys of this transaction
         for key in self._topics.keys(self._topics.name(table)):
             self._send(table, key, None, TRUNCATED)
 
     def _completed(self, table: TableSource, change: Change) -> Row | None:
         """Return the new row, including the values that the WAL does not contain because they did not change. These
-        come from the old row or, if it lacks them, from the current row in the database. Return None if the database
-        does not have the row any more.
+        come from the old row or, if it lacks them, from the current row in the database. Return None if the current
+        row is needed, but does not exist any more.
         """
         assert change.new is not None
         columns = table.relation.columns

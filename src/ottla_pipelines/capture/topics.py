@@ -55,8 +55,8 @@ class Topics:
         return re.sub(r"[^\w.-]", "_", ".".join(parts), flags=re.ASCII)
 
     def prepare(self, table: TableSource) -> None:
-        """Create the topic of a table. If the topic exists and the table's columns have changed, update
-        `ottla.table.schema`, and wait for DISCOVERY_SECONDS, so that table writers have read it.
+        """Create the topic of a table. If the topic exists with other columns in `ottla.table.schema`, update this
+        config, and wait for DISCOVERY_SECONDS, so that table writers have read it.
         """
         name, schema = self.name(table), table_schema(table.relation.columns)
         if not self.exists(name):
@@ -89,7 +89,7 @@ class Topics:
             return any(consumer.end_offsets(self._partitions(topic)).values())
 
     def first_key(self, topic: str) -> bytes | None:
-        """Return the key of one of the oldest records; None if there are none."""
+        """Return the key of one of the oldest records; None if there are none, or if the record has no key."""
         with closing(self._records(topic)) as polled:
             return next((records[0].key for records in polled), None)
 

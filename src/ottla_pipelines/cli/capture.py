@@ -94,7 +94,7 @@ def _name(text: str) -> str:
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: expected more than 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: expected a number above 0 and below 1,000,000")
     return value
 
 

@@ -158,8 +158,8 @@ def _brokers(args: argparse.Namespace, project: Path) -> Iterator[str | None]:
 
 
 def reads_topics(project: Path) -> bool:
-    """Return whether a Python file in `transformations` mentions `ottla_pipelines.declarative.topics`, whose functions
-    use the address of `--bootstrap-server`.
+    """Return whether a Python file in `transformations` mentions `ottla_pipelines.declarative.topics`, which uses the
+    address of `--bootstrap-server`.
 
     Other definitions may connect to other brokers, or to none.
     """

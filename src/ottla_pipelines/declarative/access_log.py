@@ -20,8 +20,8 @@ BOT: Final = "(?i)bot|crawl|spider|curl"
 
 
 def parsed(rows: DataFrame) -> DataFrame:
-    """Return the rows with the additional columns `line` (text, null if the value is not UTF-8), `is_visit` (whether
-    the line can be parsed), FIELDS and `is_bot` (whether the user agent is a bot).
+    """Return the rows with the additional columns `line` (text; null if the value is null or not UTF-8), `is_visit`
+    (whether the line can be parsed), FIELDS and `is_bot` (whether the user agent is a bot).
 
     FIELDS and `is_bot` are null if the line cannot be parsed. `time` is also null if it is not a date, and `bytes` and
     `referrer` if they are `-`.

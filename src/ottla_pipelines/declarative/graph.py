@@ -48,7 +48,7 @@ class Registry(SparkConnectGraphElementRegistry):
         self.tables: set[str] = set()
         """The unqualified names of tables and materialized views, in upper and lower case as in the definitions."""
         self._early_reads: list[tuple[str, str, str]] = []
-        """Tuples of flow, operation and table, for each operation of EARLY over a table."""
+        """Tuples of flow, operation and table, with the operations and tables of `early_reads`."""
 
     def register_output(self, output: Output) -> None:
         """Register a table, view or sink."""

@@ -113,12 +113,12 @@ def check_path(project: Path) -> None:
     if _CHANGED_BY_SPARK.search(str(project.resolve())):
         raise ConfigurationError(
             f"{project.resolve()}: Spark would write the checkpoints to another directory, because the path has a"
-            " blank or one of %#?. Move the project"
+            ' blank or one of %#?"<>^`{|}\\. Move the project'
         )
 
 
 def check_storage(project: Path, storage: str) -> None:
-    """Raise ConfigurationError if `storage` is the absolute path that `init` wrote for another directory.
+    """Raise ConfigurationError if `storage` is a local directory named STORAGE that is not the one of this project.
 
     A project that was moved would start without its checkpoints, and one that was copied would use the original's.
     """

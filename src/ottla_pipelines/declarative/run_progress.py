@@ -17,8 +17,8 @@ MAX_FLOWS: Final = 1_000
 
 
 class RunProgress:
-    """The last states of the run and of its flows, at most MAX_FLOWS. Thread-safe: the run adds events, another thread
-    writes the file.
+    """The last states of the run and of its flows, at most MAX_FLOWS. Thread-safe: a thread that writes the file reads
+    them while the run adds events.
     """
 
     def __init__(self) -> None:

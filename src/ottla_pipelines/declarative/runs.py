@@ -144,7 +144,7 @@ def status_event(text: str) -> Event:
 
 @contextlib.contextmanager
 def errors_on_one_line(project: Path) -> Iterator[None]:
-    """Raise an error of Spark as a PipelineError with one line of text, which says so if the disk is full."""
+    """Raise an error of Spark as a PipelineError with one line of text, which also reports a full disk."""
     from pyspark.errors import PySparkException
 
     from ottla_pipelines.declarative.graph import PipelineError
@@ -256,7 +256,7 @@ class Unfinished:
         return {"full_refresh": full, "full_refresh_all": False, "refresh": list(options.refresh), "dry": options.dry}
 
     def record(self, request: dict[str, Any]) -> None:
-        """Write the refreshes to the record. Call this before anything is changed."""
+        """Write the refreshes to the record."""
         self._path.parent.mkdir(exist_ok=True)
         write_json(self._path, request)
         self._refreshes = bool(request.get("full_refresh_all") or request.get("full_refresh"))

@@ -140,7 +140,7 @@ def retries_while_alive(jvm: subprocess.Popen[bytes]) -> RetryPolicy:
 
 @contextmanager
 def _reporting_server_exit(jvm: subprocess.Popen[bytes], project: Path) -> Iterator[None]:
-    """Replace an error of the client by a KafkaError if the server's process has ended."""
+    """Replace an exception of the block with a KafkaError if the server's process has ended."""
     try:
         yield
     except Exception as error:

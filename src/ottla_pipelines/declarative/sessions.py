@@ -111,7 +111,7 @@ class Sessions(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
         """Process the visits of one visitor in a micro-batch, and yield the sessions that ended. The visits are sorted
-        by offset, because the shuffle does not keep their order.
+        by partition and offset, because the shuffle does not keep their order.
         """
         visits = sorted(Visit(r["partition"], r["offset"], r["time_ms"], r["page"], r["referrer"]) for r in rows)
         before = Session(*self._open.get()) if self._open.exists() else None

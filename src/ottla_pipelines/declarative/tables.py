@@ -1,8 +1,8 @@
 """Reading of a pipeline's tables without Spark, as Arrow tables.
 
-The directory of a streaming table also contains files of uncommitted micro-batches. The committed files are listed in
-`_spark_metadata`, which has a file per micro-batch, named by its id, and sometimes a `.compact` file that replaces all
-earlier ones. Without this log, rows could be read twice.
+The directory of a streaming table can also contain files of uncommitted micro-batches. The committed files are listed
+in `_spark_metadata`, which has a file per micro-batch, named by its id, and sometimes a `.compact` file that replaces
+all earlier ones. Without this log, rows could be read twice.
 """
 
 from __future__ import annotations

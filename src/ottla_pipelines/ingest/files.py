@@ -32,7 +32,7 @@ _ACCESS_LINE = re.compile(
 
 
 class Row(NamedTuple):
-    """One line: its number from 1, its text (for CSV as JSON), and its fields, or None if it cannot be parsed."""
+    """A line, or a row of CSV: its number from 1, its text (CSV as JSON), and its fields, None if unreadable."""
 
     number: int
     text: str

@@ -83,8 +83,8 @@ def last_sequences(bootstrap_servers: str, topics: tuple[Topic, ...]) -> dict[To
 
 
 class Replay:
-    """Sends the events that the topics do not contain yet, at the requested rate (events per second, None without
-    limit).
+    """Sends the events that the topics do not contain yet, at most at the requested rate (events per second, None
+    without limit).
     """
 
     def __init__(self, producer: KafkaProducer, last: Mapping[TopicPartition, int], rate: float | None) -> None:

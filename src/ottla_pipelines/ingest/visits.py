@@ -56,7 +56,7 @@ def visits(
         malformed: the fraction of malformed lines.
         bots: the fraction of lines from bots.
         late: the fraction of lines that are sent late, by less than LATEST_S seconds.
-        people: the number of distinct visitors, who return after a while. Default: one for every
+        people: the number of distinct visitors without bots, who return after a while. Default: one for every
             200 lines, but at least 100.
     """
     dice = random.Random(seed)

@@ -1,4 +1,4 @@
-"""The exactly-once processing of a micro-batch, which all pipelines share.
+"""The exactly-once processing of a micro-batch, which the pipelines of the demo share.
 
     id committed? ── yes → do nothing
        │ no
@@ -66,7 +66,7 @@ class Refiner(Protocol):
 
 
 class Batches:
-    """The function that `foreachBatch` calls with each micro-batch."""
+    """A function for `foreachBatch` that processes each micro-batch exactly once."""
 
     def __init__(
         self, refiner: Refiner, store: Store, datasets: Path, checkpoint: Path, topic: Mapping[str, str] | None = None

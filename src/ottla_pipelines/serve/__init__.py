@@ -1,1 +1,1 @@
-"""Presentation of the results: their comparison with the input, the terminal output, the chart and the page."""
+"""Presentation of the results: their comparison with the input, the report, and its output on the terminal."""

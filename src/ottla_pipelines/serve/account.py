@@ -75,7 +75,7 @@ class Account:
 
     @property
     def line(self) -> str:
-        """The last line: `336,776 of 336,776 flights, 0 lost, 0 duplicated`."""
+        """A line such as `336,776 of 336,776 flights, 0 lost, 0 duplicated`."""
         arrived = self.rows_in - self.lost
         return f"{arrived:,} of {self.rows_in:,} {self.noun}, {self.lost:,} lost, {self.duplicated:,} duplicated"
 

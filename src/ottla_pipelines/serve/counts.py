@@ -1,4 +1,4 @@
-"""The comparison of a run with `--input`: its rows and counts against those of the file."""
+"""The account of a run of `--input`: its rows and counts, compared with those of the file."""
 
 from __future__ import annotations
 

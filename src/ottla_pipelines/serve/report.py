@@ -26,7 +26,9 @@ class RunReport(Report):
 
 
 class Group(NamedTuple):
-    """The delay statistics of a group of flights. Delays are in minutes."""
+    """The delay statistics of a group of flights. Delays are in minutes. `delay_max` is only valid if a flight has
+    departed.
+    """
 
     name: str
     flights: int

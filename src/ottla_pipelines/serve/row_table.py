@@ -35,7 +35,7 @@ def create_topic(bootstrap_servers: str, run: Run) -> None:
 
 
 def write_table(bootstrap_servers: str) -> None:
-    """Write all committed records of each topic that has a table to this table."""
+    """Write all committed records of each topic that has a table to its table."""
     with TopicTables(bootstrap_servers) as tables:
         tables.write()
 

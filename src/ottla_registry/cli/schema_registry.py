@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_listener(text: str, scheme: str) -> tuple[str, int]:
-    """Return the host and the port of `http://HOST:PORT`; without a host, 0.0.0.0. Raises ConfigurationError if the
+    """Return the host and the port of `SCHEME://HOST:PORT`; without a host, 0.0.0.0. Raises ConfigurationError if the
     text has another format or scheme.
     """
     try:
