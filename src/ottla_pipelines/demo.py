@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -56,9 +57,8 @@ def run_demo(args: argparse.Namespace) -> int:
 
 def resume_hint(data: Path) -> str:
     """Return a sentence with the command that resumes the run."""
-    arguments = "--resume" if str(data) == "demo-data" else f"--resume --data {data}"
-    quoted = arguments if " " not in arguments else f'"{arguments}"'
-    return f"`ottla demo {arguments}` (or `make demo ARGS={quoted}`) resumes the run."
+    arguments = "--resume" if str(data) == "demo-data" else f"--resume --data {shlex.quote(str(data))}"
+    return f"`ottla demo {arguments}` (or `make demo ARGS={shlex.quote(arguments)}`) resumes the run."
 
 
 def prepare(args: argparse.Namespace, console: Console) -> Run:

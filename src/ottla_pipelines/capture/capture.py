@@ -152,7 +152,9 @@ class Capture:
             topic, fields = self._topics.name(table), key_fields(table)
             first = self._topics.first_key(topic)
             if first is not None and not has_fields(first, fields):
-                raise _key_changed(table, f"records of topic {topic} have the key {first.decode()}", table.key)
+                raise _key_changed(
+                    table, f"records of topic {topic} have the key {first.decode(errors='replace')}", table.key
+                )
 
     def _check_new(self, tables: Sequence[TableSource]) -> None:
         """Raise ConfigurationError if there is no slot but a topic has records, or if an unfinished copy has sent rows

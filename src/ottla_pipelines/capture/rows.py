@@ -78,10 +78,13 @@ def as_json(columns: Sequence[Column], texts: Sequence[str | None]) -> bytes:
 
 
 def has_fields(key: bytes, columns: Sequence[Column]) -> bool:
-    """Return whether a record's key, which must be JSON, is an object with exactly these columns in this order, and
-    strings exactly for the columns that require them. NaN and infinity count as numbers in columns of floats.
+    """Return whether a record's key is a JSON object with exactly these columns in this order, and strings exactly for
+    the columns that require them. NaN and infinity count as numbers in columns of floats.
     """
-    fields = json.loads(key)
+    try:
+        fields = json.loads(key)
+    except ValueError:  # a record of another producer
+        return False
     if not isinstance(fields, dict) or list(fields) != [column.name for column in columns]:
         return False
     return all(_is_text(fields[c.name], c.type_oid) is (c.type_oid not in _NOT_TEXTS) for c in columns)

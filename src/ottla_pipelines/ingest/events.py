@@ -70,9 +70,10 @@ def is_missing(event: Numbered, last: Mapping[TopicPartition, int]) -> bool:
     return event.seq > last.get(TopicPartition(event.topic, event.partition), -1)
 
 
-def sequence_of(value: bytes) -> int:
+def sequence_of(value: bytes | None) -> int:
     """Return the number in an event's value. Raises MalformedMessageError if the value was not written by a replay."""
     prefix = b'{"seq":'
+    value = value or b""
     digits = value[len(prefix) : value.find(b",")]
     if not value.startswith(prefix) or not digits.isdigit():
         raise MalformedMessageError(f"not an event of a replay: {value[:60]!r}; the topic contains other records")

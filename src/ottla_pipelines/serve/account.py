@@ -227,7 +227,7 @@ def _compare_column(account: Account, name: str, expected: list[Any], actual: li
         return
     for row, (a, b) in enumerate(zip(expected, actual, strict=True), start=1):
         if a != b and len(account.differences) < _MOST_DIFFERENCES:
-            account.differences.append(f"{name} of row {row}: {a!r} in the input, {b!r} in the result")
+            account.differences.append(f"{name} of compared row {row}: {a!r} in the input, {b!r} in the result")
 
 
 def compare_statistics(account: Account, expected: Mapping[Any, Any], actual: Mapping[Any, Any], fields: int) -> None:

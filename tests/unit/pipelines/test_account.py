@@ -86,7 +86,7 @@ def test_unknown_row_is_counted() -> None:
 
 def test_different_value_is_reported() -> None:
     account = flight_account(FLIGHTS, table(dep_delay=[20, 0, -5]), [STATISTICS])
-    assert account.differences == ["dep_delay of row 2: None in the input, 0 in the result"]
+    assert account.differences == ["dep_delay of compared row 2: None in the input, 0 in the result"]
     assert not account.is_exact
 
 

@@ -78,6 +78,7 @@ def test_numbers_must_be_positive_and_rate_excludes_seconds(
 def test_resume_hint_names_a_non_default_directory() -> None:
     assert resume_hint(Path("demo-data")).startswith("`ottla demo --resume`")
     assert "--resume --data x`" in resume_hint(Path("x"))
+    assert "--resume --data 'a b'`" in resume_hint(Path("a b"))
 
 
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -29,8 +29,8 @@ def test_sequence_number_is_the_first_field_of_the_value() -> None:
     assert (first.topic, first.key, first.timestamp_ms) == ("flights", b"N1", 7)
 
 
-@pytest.mark.parametrize("value", [b"", b'{"a":1}', b'{"seq":}', b'{"seq":-1,"a":1}'])
-def test_record_without_sequence_number_is_rejected(value: bytes) -> None:
+@pytest.mark.parametrize("value", [None, b"", b'{"a":1}', b'{"seq":}', b'{"seq":-1,"a":1}'])
+def test_record_without_sequence_number_is_rejected(value: bytes | None) -> None:
     with pytest.raises(MalformedMessageError, match="not an event of a replay"):
         sequence_of(value)
 

@@ -92,6 +92,8 @@ def test_key_columns_match_the_form_of_stored_keys() -> None:
     ratio = [Column("ratio", 701, -1)]
     assert all(has_fields(as_json(ratio, [text]), ratio) for text in ("0.5", "NaN", "-Infinity"))
     assert not has_fields(b'{"ratio":"0.5"}', ratio)
+    for key in (b"", b"no JSON", b"\xff"):
+        assert not has_fields(key, ratio)
     assert have_same_form(number, Column("id", 20, -1))
     assert have_same_form(name, Column("name", 1043, 14))
     assert not have_same_form(number, Column("id", 25, -1))
