@@ -24,8 +24,8 @@ from ottla.config import properties
 
 def run(args: argparse.Namespace) -> int:
     """Write tables until SIGINT or SIGTERM, with --until-eof also until the end of standard input, or with --once until
-    all current records are written. Raises KafkaError if a lookup or, with --once, a write fails, and
-    CommandFailedError if a package is missing.
+    all current records are written. Raises KafkaError if the start or, with --once, a lookup or a write
+    fails, and CommandFailedError if a package is missing.
     """
     _check_packages()
     from ottla.client.admin.admin import KafkaAdminClient
@@ -63,8 +63,8 @@ def _wait_for_end(stopped: Event) -> None:
 
 
 def query(args: argparse.Namespace) -> int:
-    """Run a query and print its result. Raises KafkaError if that fails, and CommandFailedError if a package is
-    missing.
+    """Run a query and print its result. Raises KafkaError or an error of a catalog or object store if that fails, and
+    CommandFailedError if a package is missing.
     """
     _check_packages()
     from ottla.client.admin.admin import KafkaAdminClient

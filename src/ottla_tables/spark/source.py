@@ -52,8 +52,8 @@ class LogPartition(InputPartition):
         starts: the first offset to read of each partition, which follows those in the table.
         ends: the offset of each partition at which to stop; it is not read.
         topic: the topic.
-        columns: the schema of the table.
-        widens: whether its columns of numbers may get wider types.
+        columns: the Arrow schema of the topic's rows.
+        widens: whether columns of numbers in the table may get wider types.
     """
 
     def __init__(self, starts: Offsets, ends: Offsets, topic: TableTopic, columns: Any, widens: bool) -> None:
@@ -70,9 +70,9 @@ class FilePartition(InputPartition):
 
     Args:
         paths: the paths of the files.
-        columns: the schema of the table.
+        columns: the Arrow schema of the topic's rows.
         newer: records that replace rows of the files; None if there are none.
-        store: the properties of their object store.
+        store: the properties of the object store with the files.
     """
 
     def __init__(
@@ -110,7 +110,9 @@ LAST_KEYS: Final = LastKeys()
 
 
 class TableSource:
-    """Reads one topic with its table. Raises ConfigurationError unless the options name exactly one topic."""
+    """Reads one topic with its table. Raises ConfigurationError unless the options name exactly one topic, or
+    if the properties file for catalogs cannot be read.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         topics = options.subscription.topics or ()

@@ -172,9 +172,9 @@ class BatchDecoder:
         self._steps = [self._step(field["type"]) for field in schema["fields"]]
 
     def decode(self, values: Any) -> dict[str, Any]:
-        """Return an Arrow array for each field of the records; None for a field of type null. `values` are the records
-        in binary form, each after the header with its schema id. Raises MalformedBatchError if one does not match the
-        schema, or is left to fastavro.
+        """Return an Arrow array for each field of the records; None for a field that is always null. `values` are the
+        records in binary form, each after the header with its schema id. Raises MalformedBatchError if one does not
+        match the schema, or is left to fastavro.
         """
         _, offsets, data = values.buffers()
         bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)

@@ -126,7 +126,7 @@ class JsonConverter:
 
     def _parse(self, records: Any, unexpected: str) -> Any:
         """Return the values as a table, with nulls for tombstones. Raises ArrowInvalid if a value is not one JSON
-        object, or does not fit the columns.
+        object, is nested too deeply, or does not fit the columns.
         """
         values = records.column("value")
         if values.null_count:
