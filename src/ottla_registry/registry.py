@@ -414,7 +414,6 @@ class SchemaRegistry:
         return await self._change(decide)
 
     def _settings_deletion(self, subject: str) -> list[Record]:
-        """Return the records that delete the config and the mode of a subject."""
         config = [records.config_key(subject)] if subject in self.state.configs else []
         mode = [records.mode_key(subject)] if subject in self.state.modes else []
         return [(key, None) for key in (*config, *mode)]

@@ -24,7 +24,7 @@ ATTRIBUTES: Final = frozenset(
     {"type", "name", "namespace", "doc", "aliases", "fields", "symbols", "items", "values", "size"}
 )
 """The attributes of types, except the default of an enum. Java drops those that a type does not have, and keeps all
-others as properties.
+other attributes as properties.
 """
 ENUM_ATTRIBUTES: Final = ATTRIBUTES | {"default"}
 FIELD_ATTRIBUTES: Final = frozenset({"name", "type", "doc", "default", "order", "aliases"})

@@ -36,7 +36,7 @@ Schema = Mapping[str, Any]
 
 
 class JsonReader:
-    """Compares a reader's schema with a writer's. Raises ValueError if they are too complex.
+    """Compares a reader's schema with a writer's.
 
     Args:
         readers: the documents of the reader's schema.
@@ -58,7 +58,9 @@ class JsonReader:
         self._comparisons = 0
 
     def differences(self, writer: Any, reader: Any, path: str = "#") -> list[str]:
-        """Return the incompatible differences between the writer's and the reader's schema; empty if there are none."""
+        """Return the incompatible differences between the writer's and the reader's schema; empty if there are none.
+        Raises ValueError if the schemas are too complex.
+        """
         writer, reader = self._writers.resolved(writer), self._readers.resolved(reader)
         if reader is True or reader == {} or writer is False:
             return []

@@ -1,7 +1,8 @@
 """`ottla tables`: write topics to Iceberg, Delta or Parquet tables, and query them with SQL.
 
 `run` writes the topics whose config ottla.table.format is iceberg, delta or parquet. It reads the log segments of the
-brokers on this machine, and commits each record exactly once. `query` reads any topic.
+brokers on this machine, and commits their offsets with the rows, so that no record is lost or repeated. `query` reads
+any topic.
 """
 
 from __future__ import annotations

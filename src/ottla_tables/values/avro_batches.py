@@ -60,9 +60,7 @@ class MalformedBatchError(ValueError):
         self.rows = rows
 
     def among(self, rows: Any) -> MalformedBatchError:
-        """Return an error with the row numbers of the whole batch. This error has those within `rows`, a part of the
-        batch.
-        """
+        """Return this error with row numbers of the whole batch instead of positions in `rows`, a part of it."""
         return MalformedBatchError(str(self), None if self.rows is None else rows[self.rows])
 
 
@@ -280,7 +278,6 @@ class BatchDecoder:
 
 
 def _among(rows: Any, step: Step, batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
-    """Read the values of some rows."""
     try:
         return step(batch, at[rows], ends[rows])
     except MalformedBatchError as error:
