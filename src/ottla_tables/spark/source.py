@@ -125,7 +125,7 @@ class TableSource:
         self._properties = dict(properties.load(config)) if config else {}
 
     def schema(self) -> StructType:
-        """Return the columns of the table as a schema of Spark."""
+        """Return the columns of the topic's rows as a schema of Spark."""
         with self._planned() as (_, read):
             return _spark_schema(read.converter.schema)
 
@@ -134,8 +134,8 @@ class TableSource:
         return TableReader(self, schema)
 
     def partitions(self, schema: StructType) -> list[InputPartition]:
-        """Return the tasks of a read. Raises ConfigurationError for columns that the table does not have, or has with
-        another type.
+        """Return the tasks of a read. Raises ConfigurationError for columns that the topic's rows do not have, or have
+        with another type.
         """
         with self._planned() as (topic, read):
             _check_columns(schema, _spark_schema(read.converter.schema))
