@@ -5,8 +5,8 @@ declarative pipelines, Spark Connect servers, and existing jobs of spark-submit.
 has to be enabled in a session.
 
 Spark imports this module when an application first looks up a data source, and in processes that plan a query of this
-format. An error during the lookup would hide all other Python data sources. Other modules are therefore imported only
-when the format is used, which is when missing packages are reported.
+format. An error during the lookup would hide all other Python data sources. Ottla's other modules are therefore
+imported only when the format is used, which is when missing packages are reported.
 """
 
 from collections.abc import MutableMapping

@@ -1,7 +1,7 @@
 """Registration, lookup, compatibility checks and deletion of schemas, and changes of configs and modes.
 
 A change takes a lock, reads the topic to its end, decides and writes. If another registry has written in the meantime,
-the write fails, and the registry reads and decides again.
+the write fails, and the registry reads and decides again, up to `ATTEMPTS` times in all.
 """
 
 from __future__ import annotations
@@ -166,7 +166,8 @@ class SchemaRegistry:
 
     async def look_up(self, request: StoredSchema, *, normalize: bool = False, deleted: bool = False) -> StoredSchema:
         """Return the version of a subject that has the schema of a request. If a subject in the default context has no
-        such version, the subjects with its name in other contexts are searched. Raises RestError if none is found.
+        such version, the subjects with its name in other contexts are searched. Raises RestError if none is found, or
+        if the schema is invalid.
         """
         for subject in self._in_contexts(request.subject):
             versions = self.state.versions(subject, deleted=deleted)
@@ -187,9 +188,9 @@ class SchemaRegistry:
     async def _equivalent(
         self, versions: Sequence[StoredSchema], parsed: ParsedSchema, new: StoredSchema
     ) -> StoredSchema | None:
-        """Return, among the last `MAX_RESOLVED` versions with references, the latest whose resolved text is that of an
-        Avro schema without references; None if there is none. Java's serializer looks up the schema of a generated
-        class, which contains all types.
+        """Return the latest version with references whose resolved text is the canonical text of `new`; None if there
+        is none among the last `MAX_RESOLVED`, or if `new` is no Avro schema or has references. Java's serializer looks
+        up the schema of a generated class, which contains all types.
         """
         if new.references or not isinstance(parsed, AvroSchema):
             return None
@@ -205,8 +206,8 @@ class SchemaRegistry:
         return None
 
     def _in_contexts(self, subject: str) -> Iterator[str]:
-        """Yield a subject. If it is in the default context, also yield the subjects with its name in all other
-        contexts.
+        """Yield a subject. If it is in the default context, also yield its name qualified with each other context,
+        whether or not that context has such a subject.
         """
         yield subject
         if context_of(subject) == DEFAULT_CONTEXT:  # the contexts are looked for in all subjects, thus only on demand
@@ -413,7 +414,6 @@ class SchemaRegistry:
         return await self._change(decide)
 
     def _settings_deletion(self, subject: str) -> list[Record]:
-        """Return the records that delete the config and the mode of a subject."""
         config = [records.config_key(subject)] if subject in self.state.configs else []
         mode = [records.mode_key(subject)] if subject in self.state.modes else []
         return [(key, None) for key in (*config, *mode)]
@@ -465,7 +465,7 @@ class SchemaRegistry:
 
     def _deleted_only(self, subject: str | None) -> list[StoredSchema]:
         """Return the versions of a subject, of a context or (None) of all subjects, whose ids an import may use again.
-        Raises RestError if one of them is not deleted, or is referenced by another version.
+        Raises RestError if one of them is not deleted, or is referenced by a version that is not among them.
         """
         is_any = subject is None or is_context(subject)
         subjects = self.state.subjects(subject or "", deleted=True) if is_any else [subject or ""]

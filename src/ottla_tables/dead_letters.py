@@ -1,7 +1,7 @@
 """The dead-letter table: records that cannot be converted to rows of the topic's table, each with the reason.
 
 It is committed before the topic's table. After a crash between the two commits, its records are skipped when their
-offsets are read again, even if their conversion would then succeed. So each record is in exactly one of the tables.
+offsets are read again, even if their conversion would then succeed. So no record is in both tables.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SUFFIX = "_dead_letters"
 
 
 class DeadLetters:
-    """The dead-letter table of one topic, and the dead letters that are not committed to it yet."""
+    """Writes the dead-letter table of one topic."""
 
     def __init__(self, table: Table) -> None:
         self.table = self._table = table

@@ -34,9 +34,9 @@ class Maintenance:
         self._expired_ms = 0
 
     def run(self) -> None:
-        """Merge small files if a directory has at least ottla.table.compact.files of them (0: never), and at most once
-        every `EXPIRY_MS` delete old snapshots (unless ottla.table.retention.ms is negative). If another writer commits
-        meanwhile, leave the work to the next run.
+        """Merge small files if a directory has at least ottla.table.compact.files of them (0: never; 1 counts as 2). At
+        most once every `EXPIRY_MS`, delete old snapshots (unless ottla.table.retention.ms is negative). If another
+        writer commits meanwhile, leave the work to the next run.
         """
         try:
             if self._count:

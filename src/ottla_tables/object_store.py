@@ -38,9 +38,9 @@ AZURE_CONNECTION_STRING: Final = "adls.connection-string"
 AZURE_CREDENTIALS: Final = (*AZURE_PROPERTIES.values(), AZURE_CONNECTION_STRING)
 BLOB_HOST: Final = "adls.blob-storage-authority"
 BLOB_SCHEME: Final = "adls.blob-storage-scheme"
-"""BLOB_HOST and BLOB_SCHEME: the properties with the host (and port) and the scheme of an Azure endpoint. They are only
-set for an endpoint other than Azure's own. The account's name comes before a host that begins with a dot, and otherwise
-after the host, as the first part of the path.
+"""BLOB_HOST and BLOB_SCHEME: the properties with the host (and port) and the scheme of an Azure endpoint. They are
+set only if the account's settings have an endpoint. The account's name comes before a host that begins with a dot, and
+otherwise after the host, as the first part of the path.
 """
 AZURE_ENDPOINT: Final = (BLOB_HOST, BLOB_SCHEME, "adls.dfs-storage-authority", "adls.dfs-storage-scheme")
 GOOGLE_HOST: Final = "gcs.service.host"

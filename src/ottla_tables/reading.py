@@ -29,10 +29,10 @@ class TopicRead(NamedTuple):
 
 def plan_read(topic: TableTopic, lookup: Lookup, tables: TableFactory, converters: ConverterFactory) -> TopicRead:
     """Load the newest version of the topic's table, and look up the offsets of the log after it. A missing table is not
-    created.
+    created. Partitions whose end cannot be looked up are left out.
 
     Raises TableError if the log begins after an offset of the table, or if a topic with ottla.table.format has lost
-    records and its table is missing or empty. Raises KafkaError if a lookup fails.
+    records and its table is missing or empty.
     """
     config = topic.config
     table: Table | None = None

@@ -1,4 +1,4 @@
-"""Syncing of local files of tables to disk, before a commit refers to them."""
+"""Syncing of local files of tables to disk."""
 
 from __future__ import annotations
 

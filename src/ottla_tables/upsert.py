@@ -61,7 +61,7 @@ class NewestKeys:
 
 
 class Upserts:
-    """The records of a commit, or of a range of the log, in the order of offsets. They are kept in memory."""
+    """The rows of a commit, or of a range of the log, in the order of their addition. They are kept in memory."""
 
     def __init__(self) -> None:
         self._rows: list[Any] = []

@@ -115,8 +115,8 @@ class TableWriter:
                 )
 
     def backlog_bytes(self, ends: Ends) -> int:
-        """Return the approximate number of bytes of the log that are not in the table. If records are in remote storage
-        only, their partition counts as at least `flush_bytes`, so that a flush is due.
+        """Return the approximate number of bytes of the log that are not in the table. If some of them are no longer
+        in the directory of their partition, the partition counts as at least `flush_bytes`, so that a flush is due.
         """
         size = 0
         for partition, directory in ends.directories.items():
@@ -133,8 +133,8 @@ class TableWriter:
     def flush(self, ends: Ends) -> int:
         """Write and commit new records, up to about `flush_bytes`. Return the number of records.
 
-        Raises CommitConflictError if another writer has committed these records, and TableError if a leader has changed
-        while they were read.
+        Raises CommitConflictError if a commit of another writer is in conflict with this one, and TableError if a
+        leader has changed while the records were read.
         """
         files = _Files(self.table)
         self.changed = []
@@ -162,8 +162,8 @@ class TableWriter:
         return records
 
     def _write(self, files: _Files, ends: Ends) -> tuple[dict[int, int], int, list[TableFile]]:
-        """Write files. Return the offsets after their records, the number of records, and the files that they
-        replace.
+        """Write files. Return the next offset of each partition, the number of records that were read, and the files
+        of the table that the new ones replace.
         """
         offsets, count, size = dict(self.offsets), 0, 0
         upserts = Upserts() if self._is_upsert else None

@@ -30,7 +30,7 @@ class Authenticator:
         """Users by the digest of their Authorization header, because the hash of a password takes about 50 ms."""
 
     async def check(self, request: Request, role: Role) -> None:
-        """Raise RestError if the user of a request cannot be authenticated (40101), or has a lower role (40301)."""
+        """Raise RestError if a request's user cannot be authenticated (40101), or has a role below `role` (40301)."""
         if not self._users:
             return
         header = request.headers.get("Authorization", "")

@@ -125,8 +125,8 @@ class Text(str):
 
 
 def respond(request: Request, document: Any, status: int = 200) -> Response:
-    """Return a response with the document as JSON, or with a Text unchanged. Its content type is that of
-    `CONTENT_TYPES` which the request prefers, or the default if it accepts none of them.
+    """Return a response with the document as JSON, or with a Text unchanged. Its content type is the
+    one of `CONTENT_TYPES` that the request prefers, or the default if the request accepts none of them.
     """
     media_type = _accepted(request.headers.get("Accept", "*/*"))
     if isinstance(document, Text):

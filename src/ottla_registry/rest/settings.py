@@ -14,7 +14,7 @@ from ottla_registry.subjects import qualified
 
 UNSUPPORTED: Final = ("aliasForDeks", "compatibilityPolicy", "validateFields", "validateNewSchemas", "validateRules")
 """Settings of Confluent's registry that would have no effect. A request that sets one of them to a value other than
-null or false is rejected.
+null, false or 0 is rejected.
 """
 FIELDS: Final = {setting: field for field, settings in DEFAULTS_AND_OVERRIDES.items() for setting in settings}
 """The settings that are metadata or rule sets, each with the field of schemas that it is for."""

@@ -58,7 +58,6 @@ def _version(call: Call) -> StoredSchema:
 
 
 async def _shown(call: Call, schema: StoredSchema) -> dict[str, Any]:
-    """Return the JSON of a version in the format of the request."""
     return call.with_guid((await call.registry.in_format(schema, call.query("format"))).to_json(), schema)
 
 

@@ -24,7 +24,7 @@ ATTRIBUTES: Final = frozenset(
     {"type", "name", "namespace", "doc", "aliases", "fields", "symbols", "items", "values", "size"}
 )
 """The attributes of types, except the default of an enum. Java drops those that a type does not have, and keeps all
-others as properties.
+other attributes as properties.
 """
 ENUM_ATTRIBUTES: Final = ATTRIBUTES | {"default"}
 FIELD_ATTRIBUTES: Final = frozenset({"name", "type", "doc", "default", "order", "aliases"})
@@ -67,9 +67,7 @@ class AvroSchema:
         return _dumps(_Writer(set(self._names), sort=True).write(self._document, ""))
 
     def is_resolved_to(self, canonical: str) -> bool:
-        """Return whether `canonical` is the resolved text of this schema, as in classes that Avro generates for Java.
-        Return False if the schema cannot be resolved.
-        """
+        """Return whether `canonical` is the resolved text of this schema; False if the schema cannot be resolved."""
         try:
             return self.resolved == canonical
         except ValueError:  # with definitions that nothing uses
@@ -123,8 +121,9 @@ def _define(schema: Any, namespace: str, types: dict[str, Any]) -> None:
 
 
 def _inlined(schema: Any, namespace: str, types: Mapping[str, Any], defined: set[str]) -> Any:
-    """Return a schema in which the first use of each of `types` is replaced by its definition, and later definitions,
-    inside other types, by its name. The names of the types that the returned schema defines are added to `defined`.
+    """Return a schema in which the first use of each of `types` is replaced by its definition, and each later
+    definition of a type by the type's name. The names of the types that the returned schema defines are added to
+    `defined`.
     """
     if isinstance(schema, str):
         name = _full_name(schema, namespace)

@@ -1,4 +1,4 @@
-"""Compatibility of JSON Schemas: checks whether a reader's schema accepts everything that a writer's schema accepts.
+"""Compatibility of JSON Schemas: compares what a reader's schema accepts with what a writer's schema accepts.
 
 The names of most differences, and the rules for properties, are those of Confluent's `SchemaDiff`: an optional property
 may be added to a closed content model (`additionalProperties: false`), but to an open one only if the property may have
@@ -36,7 +36,7 @@ Schema = Mapping[str, Any]
 
 
 class JsonReader:
-    """Compares a reader's schema with a writer's. Raises ValueError if they are too complex.
+    """Compares a reader's schema with a writer's.
 
     Args:
         readers: the documents of the reader's schema.
@@ -58,7 +58,9 @@ class JsonReader:
         self._comparisons = 0
 
     def differences(self, writer: Any, reader: Any, path: str = "#") -> list[str]:
-        """Return the differences due to which the reader's schema accepts less; empty if there are none."""
+        """Return the incompatible differences between the writer's and the reader's schema; empty if there are none.
+        Raises ValueError if the schemas are too complex.
+        """
         writer, reader = self._writers.resolved(writer), self._readers.resolved(reader)
         if reader is True or reader == {} or writer is False:
             return []
@@ -208,8 +210,8 @@ class JsonReader:
 
 
 def _alternatives(schema: Schema, documents: JsonDocuments) -> Iterator[Schema]:
-    """Yield the schemas of which one has to match: each branch of anyOf and oneOf, with the keywords beside it; the
-    schema itself if it has neither.
+    """Yield the schemas of which one has to match: the branches of anyOf and oneOf except those that are `false`,
+    merged with the keywords beside them; the schema itself if it has neither.
     """
     pending: list[Schema] = [schema]
     count = 0
@@ -293,7 +295,7 @@ def _has_default(schema: Any) -> bool:
 
 
 def _dependencies(schema: Schema) -> dict[str, tuple[frozenset[str], Any]]:
-    """Return the properties that each property requires, and the schema that it applies."""
+    """Return, for each property with dependencies, the properties that it requires and the schema that it applies."""
     merged: dict[str, tuple[frozenset[str], Any]] = {}
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
         for name, value in schema.get(keyword, {}).items():

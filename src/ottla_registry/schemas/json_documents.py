@@ -12,13 +12,13 @@ DATA: Final = frozenset({"enum", "const", "default", "examples"})
 SCHEMAS_BY_NAME: Final = frozenset(
     {"properties", "patternProperties", "definitions", "$defs", "dependencies", "dependentSchemas"}
 )
-"""Keywords with objects of schemas, whose names are no keywords."""
+"""Keywords whose values are objects with arbitrary names, such as those of properties, instead of keywords."""
 REF_WITH_SIBLINGS: Final = ("2019-09", "2020-12")
 """Drafts in which the keywords beside a `$ref` apply, too. Earlier ones ignore them."""
 NOT_APPLIED: Final = frozenset(
     {"$ref", "$schema", "$id", "$anchor", "$defs", "definitions", "$comment", "title", "description"}
 )
-"""`$ref`, and the keywords beside it that neither allow nor forbid anything."""
+"""`$ref`, and keywords beside it that neither allow nor forbid anything."""
 
 
 class JsonDocuments:

@@ -42,16 +42,14 @@ class JsonSchema:
 
     @property
     def canonical(self) -> str:
-        """The text without insignificant spaces."""
+        """The schema as compact JSON."""
         return json.dumps(self.document, separators=(",", ":"), ensure_ascii=False)
 
     @property
     def normalized(self) -> str:
-        """The canonical text with keywords in alphabetical order."""
+        """The canonical text with the names in each object in alphabetical order."""
         return json.dumps(self.document, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
 
     def cannot_read(self, writer: JsonSchema) -> list[str]:
-        """Return the reasons why data that is valid for `writer` may be invalid for this schema; empty if there are
-        none.
-        """
+        """Return the reasons why this schema is incompatible with data of `writer`; empty if it is compatible."""
         return JsonReader(self.documents, writer.documents).differences(writer.document, self.document)

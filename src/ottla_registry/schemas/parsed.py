@@ -45,8 +45,8 @@ class Compatibility(Enum):
     FULL_TRANSITIVE = (True, True, True)
 
     def check(self, new: ParsedSchema, versions: Sequence[ParsedSchema]) -> list[str]:
-        """Return the reasons why a new schema is incompatible at this level with `versions` (oldest first); empty if it
-        is compatible.
+        """Return the reasons why a new schema is incompatible at this level with one of `versions` (oldest first);
+        empty if it is compatible.
         """
         backward, forward, is_transitive = self.value
         for old in reversed(versions if is_transitive else versions[-1:]):

@@ -43,12 +43,12 @@ WELL_KNOWN: Final = {
 
 
 class ProtobufSchema:
-    """A compiled Protobuf schema. Raises ValueError if the schema is invalid, or is a descriptor that cannot be written
-    as a .proto file.
+    """A compiled Protobuf schema. Raises ValueError if the schema cannot be compiled, or is a descriptor that cannot be
+    written as a .proto file.
 
     Args:
         text: a .proto file, or a FileDescriptorProto in base64.
-        references: the files that it imports, by the names in its import statements.
+        references: the files that it imports, directly or indirectly, by the names in the import statements.
     """
 
     def __init__(self, text: str, references: Sequence[ReferencedSchema] = ()) -> None:
@@ -65,7 +65,9 @@ class ProtobufSchema:
         self.file = _compiled(self.canonical, self._references)
 
     def _written(self, descriptor: Any, imported: Sequence[bytes]) -> str | None:
-        """Return the .proto file of a descriptor; None if it cannot be written. Raises ValueError if it is invalid."""
+        """Return the .proto file of a descriptor; None if protoc compiles that file to another descriptor. Raises
+        ValueError if the descriptor is malformed, or if protoc does not compile the file.
+        """
         file_class = _class_with_extensions(descriptor, imported)
         file = file_class.FromString(descriptor.SerializeToString())
         try:
@@ -109,8 +111,8 @@ def _descriptor(text: str) -> Any:
 
 
 def _comparable(file: Any) -> bytes:
-    """Return the bytes of a descriptor without its name, source code info and JSON names, for comparison with the
-    descriptor that protoc makes of its text.
+    """Return the bytes of a descriptor without its name, source code info, JSON names and the syntax proto2, for
+    comparison with the descriptor that protoc makes of its text.
     """
     copy = type(file)()
     copy.CopyFrom(file)

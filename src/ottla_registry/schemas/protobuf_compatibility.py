@@ -139,7 +139,7 @@ def _moved_to_oneofs(writer: Any, reader: Any, path: str) -> Iterator[str]:
 
 
 def _oneof(message: Any, field: Any) -> str:
-    """Return the name of a field's oneof; empty if it has none."""
+    """Return the name of a field's oneof; empty if it has none, or has one only because it is optional in proto3."""
     if not field.HasField("oneof_index") or field.proto3_optional:
         return ""
     return str(message.oneof_decl[field.oneof_index].name)

@@ -28,8 +28,8 @@ MAX_NUMBER: Final = 536_870_912
 
 
 def proto_text(file: Any) -> str:
-    """Return a .proto file for a FileDescriptorProto. Unsupported parts are left out, so the caller has to compare
-    descriptors. Custom options are written if the class of `file` is from a pool with their extensions.
+    """Return a .proto file for a FileDescriptorProto. Unsupported parts are lost or changed; for example, groups
+    become messages. Custom options are written if the class of `file` is from a pool with their extensions.
     """
     lines = [f'syntax = "{file.syntax or "proto2"}";']
     if file.package:

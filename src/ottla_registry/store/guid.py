@@ -1,6 +1,6 @@
 """The GUID of a schema, which is the same in every registry. Producers may write it to a header of their records.
 
-It is Confluent's: the MD5 of the schema's text, references, metadata and rules, in this order.
+Confluent's registry has the same GUIDs: the MD5 of a schema's text, references, metadata and rules, in this order.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Reference:
-        """Parse a reference. Raises KeyError, TypeError or ValueError if it is malformed."""
+        """Parse a reference. Raises KeyError, TypeError, ValueError or OverflowError if it is malformed."""
         return cls(str(document["name"]), str(document["subject"]), int(document["version"]))
 
 
@@ -75,7 +75,7 @@ class StoredSchema:
 
     @property
     def properties(self) -> dict[str, Any] | None:
-        """The properties in the metadata; None if there are none."""
+        """The properties in the metadata; None if there are no metadata, or if they have no `properties`."""
         metadata = self.field("metadata")
         properties = metadata.get("properties") if isinstance(metadata, dict) else None
         return properties if isinstance(properties, dict) else None
@@ -94,7 +94,7 @@ class StoredSchema:
         return {**document, **self.content()}
 
     def content(self) -> dict[str, Any]:
-        """Return the schema as the REST API shows it, without the version and the id."""
+        """Return the schema as the REST API shows it, without the subject, the version and the id."""
         document: dict[str, Any] = {}
         if self.schema_type != "AVRO":
             document["schemaType"] = self.schema_type
@@ -120,7 +120,7 @@ def schema_value(schema: StoredSchema) -> bytes:
 
 
 def parse_schema(document: Mapping[str, Any]) -> StoredSchema:
-    """Parse the value of a schema's record. Raises KeyError, TypeError or ValueError if it is malformed."""
+    """Parse the value of a schema's record. Raises KeyError, TypeError, ValueError or OverflowError if malformed."""
     return StoredSchema(
         str(document["subject"]),
         int(document["version"]),

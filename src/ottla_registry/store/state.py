@@ -80,9 +80,7 @@ class RegistryState:
         self._highest_id[context] = max(self._highest_id.get(context, 0), schema.id)
 
     def _remove(self, subject: str, version: int) -> None:
-        """Remove a version. The registry does not assign the version's id to another schema at least until it restarts,
-        like Confluent's registry.
-        """
+        """Remove a version. `next_id` still returns a higher id than the version's, as in Confluent's registry."""
         versions = self._subjects.get(subject, {})
         schema = versions.pop(version, None)
         if schema is None:
@@ -135,11 +133,11 @@ class RegistryState:
         return sorted({".", *self.stored_contexts, *map(context_of, self._subjects)})
 
     def id_of(self, context: str, schema: StoredSchema) -> int | None:
-        """Return the id of an equal schema in the context, possibly of another subject; None if there is none."""
+        """Return the id of an equal schema in the context, possibly of another subject, or None."""
         return self._identities.get((context, schema.identity))
 
     def highest_id(self, context: str) -> int:
-        """Return the highest id of a context, including ids of removed versions; 0 if it has had none."""
+        """Return the highest id of a context in the applied records, including removed versions; 0 if there is none."""
         return self._highest_id.get(context, 0)
 
     def next_id(self, context: str) -> int:
@@ -213,7 +211,9 @@ class RegistryState:
 
 
 def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in the value of a config, to which Confluent's registry adds the subject."""
+    """Return the settings in the value of a config's record, without null values and without `subject`, which
+    Confluent's registry adds.
+    """
     return {name: value for name, value in document.items() if name != "subject" and value is not None}
 
 

@@ -1,7 +1,7 @@
 """The topic `_schemas`, which is created if it is missing, read from its beginning, and written in transactions.
 
 A task reads the topic continuously, and so sees the changes of other registries. Every append waits until this task
-has applied its records, so that a response is sent only for records that every registry will read.
+has applied the appended records, so that it succeeds only for records that every registry will read.
 
 Several registries may write. They have the same transactional id, so the last one to write fences the others. As long
 as a registry is not fenced, no other one has written, so it decides about a change with the whole topic in view.
@@ -37,13 +37,14 @@ RETRY_SECONDS: Final = 1.0
 
 
 class SchemasTopic:
-    """The records of the registry. Not thread-safe: event loop only.
+    """Reads and writes the records of the registry. Not thread-safe: event loop only.
 
     Args:
         state: the state that records are applied to.
         configs: configs of the clients by Kafka's names, such as bootstrap.servers.
         topic: the name of the topic.
-        replication_factor: the replication factor if the topic is created; at most the number of brokers.
+        replication_factor: the replication factor if the topic is created. If it is higher than the number of brokers,
+            that number is used instead.
         timeout_ms: time limit in milliseconds of writes, of offset requests, and of waiting until records are applied.
     """
 
@@ -65,7 +66,7 @@ class SchemasTopic:
         reading = {"enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
         self._admin = KafkaAdminClient(dict(configs))
         self._producer: KafkaProducer | None = None
-        """The producer of transactions; None before the first write and after a failed one."""
+        """The producer of transactions; None if the next write has to create it."""
         self._consumer = KafkaConsumer({**configs, **reading, "fetch.max.wait.ms": POLL_MS})
         self._applied = 0
         self._progress = asyncio.Condition()

@@ -16,7 +16,7 @@ PRINTED_ROWS: Final = 1000
 
 
 def query(engine: QueryEngine, args: argparse.Namespace) -> int:
-    """Run the query and print its result. Raises KafkaError if the query fails."""
+    """Run the query and print its result. Raises the errors of `QueryEngine.run`, also while it prints."""
     result = engine.run(args.sql)
     if args.json:
         for row in result.rows:

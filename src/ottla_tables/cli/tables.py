@@ -1,7 +1,8 @@
 """`ottla tables`: write topics to Iceberg, Delta or Parquet tables, and query them with SQL.
 
 `run` writes the topics whose config ottla.table.format is iceberg, delta or parquet. It reads the log segments of the
-brokers on this machine, and commits each record exactly once. `query` reads any topic.
+brokers on this machine, and commits their offsets with the rows, so that no record is lost or repeated. `query` reads
+any topic.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from ottla.config import properties
 
 def run(args: argparse.Namespace) -> int:
     """Write tables until SIGINT or SIGTERM, with --until-eof also until the end of standard input, or with --once until
-    all current records are written. Raises KafkaError if a lookup or, with --once, a write fails, and
-    CommandFailedError if a package is missing.
+    all current records are written. Raises KafkaError if the start or, with --once, a lookup or a write
+    fails, and CommandFailedError if a package is missing.
     """
     _check_packages()
     from ottla.client.admin.admin import KafkaAdminClient
@@ -63,8 +64,8 @@ def _wait_for_end(stopped: Event) -> None:
 
 
 def query(args: argparse.Namespace) -> int:
-    """Run a query and print its result. Raises KafkaError if that fails, and CommandFailedError if a package is
-    missing.
+    """Run a query and print its result. Raises KafkaError or an error of a catalog or object store if that fails, and
+    CommandFailedError if a package is missing.
     """
     _check_packages()
     from ottla.client.admin.admin import KafkaAdminClient

@@ -363,8 +363,8 @@ def _files(table: Any, snapshots: Any) -> set[str]:
 
 
 def arrow_schema(schema: Schema) -> Any:
-    """Return an Arrow schema with the ids of the fields. Unlike pyiceberg's, it has strings with 32-bit offsets, like
-    those of the decoder.
+    """Return an Arrow schema with the ids of the fields. Unlike in pyiceberg's, strings, bytes and lists have 32-bit
+    offsets, like those of the decoder.
     """
     return pa.schema([_arrow_field(field) for field in schema.fields])
 

@@ -43,7 +43,7 @@ class Lookup:
         self._admin = admin
 
     def names(self) -> list[str]:
-        """Return the names of all topics, including internal ones."""
+        """Return the names of the topics, including internal ones."""
         return self._admin.list_topics()
 
     def topics(self, names: Iterable[str] | None = None, *, all_formats: bool = False) -> list[TableTopic]:

@@ -65,8 +65,8 @@ class QueryEngine:
         self._configs = configs
 
     def run(self, sql: str) -> Result:
-        """Run a query, and return its result. Raises TableError for errors in the SQL, and KafkaError if topics or
-        tables cannot be read.
+        """Run a query, and return its result. Raises TableError for errors in the SQL, and KafkaError or an error
+        of a catalog or object store if topics or tables cannot be read.
         """
         for attempt in range(ATTEMPTS):
             try:
@@ -169,7 +169,7 @@ class View:
         self._name = table_name(topic.name)
 
     def create(self) -> dict[int, int]:
-        """Create the view, and return the offset of each partition up to which it has all committed records."""
+        """Create the view, and return the offset of each partition up to which the topic was read."""
         read = plan_read(self._topic, self._lookup, self._tables, self._converters)
         self._create_tail(read)
         tail = f"select * exclude ({TOMBSTONE}) from {_quoted(self._tail)}"

@@ -52,8 +52,8 @@ class LogPartition(InputPartition):
         starts: the first offset to read of each partition, which follows those in the table.
         ends: the offset of each partition at which to stop; it is not read.
         topic: the topic.
-        columns: the schema of the table.
-        widens: whether its columns of numbers may get wider types.
+        columns: the Arrow schema of the topic's rows.
+        widens: whether columns of numbers in the table may get wider types.
     """
 
     def __init__(self, starts: Offsets, ends: Offsets, topic: TableTopic, columns: Any, widens: bool) -> None:
@@ -70,9 +70,9 @@ class FilePartition(InputPartition):
 
     Args:
         paths: the paths of the files.
-        columns: the schema of the table.
+        columns: the Arrow schema of the topic's rows.
         newer: records that replace rows of the files; None if there are none.
-        store: the properties of their object store.
+        store: the properties of the object store with the files.
     """
 
     def __init__(
@@ -110,7 +110,9 @@ LAST_KEYS: Final = LastKeys()
 
 
 class TableSource:
-    """Reads one topic with its table. Raises ConfigurationError unless the options name exactly one topic."""
+    """Reads one topic with its table. Raises ConfigurationError unless the options name exactly one topic, or
+    if the properties file for catalogs cannot be read.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         topics = options.subscription.topics or ()
@@ -123,7 +125,7 @@ class TableSource:
         self._properties = dict(properties.load(config)) if config else {}
 
     def schema(self) -> StructType:
-        """Return the columns of the table as a schema of Spark."""
+        """Return the columns of the topic's rows as a schema of Spark."""
         with self._planned() as (_, read):
             return _spark_schema(read.converter.schema)
 
@@ -132,8 +134,8 @@ class TableSource:
         return TableReader(self, schema)
 
     def partitions(self, schema: StructType) -> list[InputPartition]:
-        """Return the tasks of a read. Raises ConfigurationError for columns that the table does not have, or has with
-        another type.
+        """Return the tasks of a read. Raises ConfigurationError for columns that the topic's rows do not have, or have
+        with another type.
         """
         with self._planned() as (topic, read):
             _check_columns(schema, _spark_schema(read.converter.schema))

@@ -60,9 +60,7 @@ class MalformedBatchError(ValueError):
         self.rows = rows
 
     def among(self, rows: Any) -> MalformedBatchError:
-        """Return an error with the row numbers of the whole batch. This error has those within `rows`, a part of the
-        batch.
-        """
+        """Return this error with row numbers of the whole batch instead of positions in `rows`, a part of it."""
         return MalformedBatchError(str(self), None if self.rows is None else rows[self.rows])
 
 
@@ -172,9 +170,9 @@ class BatchDecoder:
         self._steps = [self._step(field["type"]) for field in schema["fields"]]
 
     def decode(self, values: Any) -> dict[str, Any]:
-        """Return an Arrow array for each field of the records; None for a field of type null. `values` are the records
-        in binary form, each after the header with its schema id. Raises MalformedBatchError if one does not match the
-        schema, or is left to fastavro.
+        """Return an Arrow array for each field of the records; None for a field that is always null. `values` are the
+        records in binary form, each after the header with its schema id. Raises MalformedBatchError if one does not
+        match the schema, or is left to fastavro.
         """
         _, offsets, data = values.buffers()
         bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
@@ -280,7 +278,6 @@ class BatchDecoder:
 
 
 def _among(rows: Any, step: Step, batch: Batch, at: Positions, ends: Positions) -> tuple[Any, Positions]:
-    """Read the values of some rows."""
     try:
         return step(batch, at[rows], ends[rows])
     except MalformedBatchError as error:

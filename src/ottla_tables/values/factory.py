@@ -22,8 +22,9 @@ class ConverterFactory:
     """Creates the converters of topics.
 
     Args:
-        properties: those of the schema registry: `schema.registry.url` (for topics whose config names no URL),
-            `schema.registry.basic.auth.user.info` (sent to this URL only) and `schema.registry.ssl.ca.location`.
+        properties: properties, of which `schema.registry.url` (for topics whose config names no URL),
+            `schema.registry.basic.auth.user.info` (sent to this URL only) and `schema.registry.ssl.ca.location` are
+            used.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:

@@ -88,7 +88,9 @@ class JsonConverter:
         return pa.schema([*self._own, *(pa.field(column_of(field.name), field.type) for field in self._fields)])
 
     def convert(self, records: Any) -> Rows:
-        """Return rows with the fields of the values. New fields get columns, if fields are inferred."""
+        """Return rows with the fields of the values. If fields are inferred, new fields get columns as soon
+        as their types are known.
+        """
         if not self._infers:
             return by_halves(records, self._convert, self.schema)
         parsed = self._infer(records)
@@ -126,7 +128,7 @@ class JsonConverter:
 
     def _parse(self, records: Any, unexpected: str) -> Any:
         """Return the values as a table, with nulls for tombstones. Raises ArrowInvalid if a value is not one JSON
-        object, or does not fit the columns.
+        object, is nested too deeply, or does not fit the columns.
         """
         values = records.column("value")
         if values.null_count:

@@ -1,7 +1,7 @@
 """Columns of JSON values with a JSON Schema of the registry.
 
 Objects with properties become structs, other objects with a schema in additionalProperties maps, and arrays lists.
-Other parts without one type, and recursive ones, become JSON in a string.
+Other objects, parts without one type, and recursive ones become JSON in a string.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _unchanged(value: Any) -> Any:
 
 
 def _date(value: Any) -> Any:
-    """Return the date and its parts. Raises ValueError if the date does not exist."""
+    """Return the date and its parts. Raises ValueError if the date does not exist, or has a day but no month."""
     year, month, day = value.year, value.month, value.day
     # A year with 366 days stands for one that is missing, and January, with 31 days, for a month that is.
     full = date(year or LEAP_YEAR, month or 1, day or 1)

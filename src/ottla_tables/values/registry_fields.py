@@ -5,7 +5,7 @@ ids before them; each group is decoded at once, and resolved into the latest sch
 converter look for a newer latest schema, so a new field has its column before its first value.
 
 A value without a schema id, of an unknown schema, or that does not match its schema, is a dead letter. If the registry
-does not respond, the batch fails, and is read again later.
+does not respond, the conversion of the batch fails.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ OpenSchema = Callable[[SchemaRegistryClient, Schema], ValueSchema]
 
 
 def open_schema(registry: SchemaRegistryClient, schema: Schema) -> ValueSchema:
-    """Return the columns of a schema and its decoders. Raises ValueError if the schema is invalid or cannot have
-    columns, and ModuleNotFoundError if a package is missing.
+    """Return the columns of a schema and its decoders. Raises ValueError or RecursionError if the schema is invalid
+    or cannot have columns, SchemaRegistryError if its references cannot be loaded, and ModuleNotFoundError if a package
+    is missing.
     """
     if schema.schema_type == "PROTOBUF":
         from ottla_tables.values.protobuf_values import ProtobufValues
@@ -141,7 +142,9 @@ class RegistryConverter:
             return f"schema {schema_id}: {error}"
 
     def _refresh(self) -> None:
-        """Load the latest schema. If it has changed, add its columns. Raises TableError if it cannot be used."""
+        """Load the latest schema, if there is one. If it has changed, add its columns. Raises TableError if it cannot
+        be used.
+        """
         try:
             latest = self._registry.latest(self._subject)
         except SchemaRegistryError as error:

@@ -35,8 +35,8 @@ class ValueSchema(Protocol):
         ...
 
     def decoder(self, writer: Schema) -> Decode:
-        """Return a decoder of values that were written with another schema. Raises ValueError if such values can never
-        have these fields.
+        """Return a decoder of values that were written with the schema `writer`. Raises ValueError if such values can
+        never have these fields.
         """
         ...
 
