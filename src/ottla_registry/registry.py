@@ -297,7 +297,10 @@ class SchemaRegistry:
                 load(child)
                 loaded[reference.name] = ReferencedSchema(reference.name, child.schema)
 
-        load(schema)
+        try:
+            load(schema)
+        except RecursionError:
+            raise errors.invalid_schema("the references are nested too deeply, or a schema references itself") from None
         return list(loaded.values())
 
     def version(self, subject: str, version: int, *, deleted: bool = False) -> StoredSchema:

@@ -80,7 +80,10 @@ class ProtobufSchema:
     @cached_property
     def normalized(self) -> str:
         """The text without comments, in the order of the descriptor; the canonical text if it cannot be written so."""
-        return self._written(self.file, _compile(self.canonical, self._references)[:-1]) or self.canonical
+        try:
+            return self._written(self.file, _compile(self.canonical, self._references)[:-1]) or self.canonical
+        except ValueError:  # protoc does not compile what `proto_text` writes for an edition
+            return self.canonical
 
     @property
     def files(self) -> list[Any]:

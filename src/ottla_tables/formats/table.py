@@ -166,5 +166,5 @@ def parse_offsets(text: str | None) -> dict[int, int]:
         return {}
     try:
         return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise TableError(f"the property {OFFSETS_PROPERTY} is damaged: {text!r}") from error

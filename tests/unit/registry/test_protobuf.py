@@ -184,6 +184,11 @@ service S { rpc Get (M) returns (M) { option (o.slow) = true; } }
 """
 
 
+def test_schema_of_an_edition_is_normalized_to_its_canonical_text() -> None:
+    schema = ProtobufSchema('edition = "2023"; message A { int32 a = 1; }')
+    assert schema.normalized == schema.canonical
+
+
 def test_custom_options_and_extensions_are_written_and_nested_types_keep_their_numbers() -> None:
     references = [OPTIONS]
     schema = ProtobufSchema(WITH_OPTIONS, references)

@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from ottla.config.topic import TableConfig
-from ottla_tables.errors import CommitConflictError
-from ottla_tables.formats.table import Table
+from ottla_tables.errors import CommitConflictError, TableError
+from ottla_tables.formats.table import Table, parse_offsets
 from ottla_tables.maintenance import EXPIRY_MS, Maintenance
 
 
@@ -40,6 +40,12 @@ def test_deletion_of_snapshots_is_repeated_at_the_next_flush_after_a_conflict() 
     now_ms += EXPIRY_MS
     maintenance.run()
     assert len(table.limits) == 3
+
+
+@pytest.mark.parametrize("text", ["x", "[]", '{"0": null}', '{"a": 1}'])
+def test_damaged_offsets_of_a_table_are_reported(text: str) -> None:
+    with pytest.raises(TableError, match="is damaged"):
+        parse_offsets(text)
 
 
 def test_single_small_file_is_not_rewritten_with_compact_files_of_one() -> None:
