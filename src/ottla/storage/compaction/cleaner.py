@@ -84,7 +84,7 @@ class CleanerPass:
         self._plan = self._new_plan(cleanable, now_ms, map_bytes)
 
     def _new_plan(self, cleanable: Cleanable, now_ms: int, map_bytes: int) -> CopyPlan:
-        """Copy what the worker needs, because it must not read data that appends change."""
+        """Return the plan, with copies of what the worker needs: it must not read data that appends change."""
         config = self.log.config
         producers = self.log.producers.producers.values()
         aborted: dict[int, list[AbortedTransaction]] = {}
@@ -198,7 +198,7 @@ class CleanerPass:
     def _delete_replaced(self, segments: list[Segment]) -> None:
         """Delete the files of old segments now, because the next pass may need their names. Readers keep them open.
 
-        Called in a worker, because the kernel takes milliseconds to free a large file's pages.
+        The kernel takes milliseconds to free a large file's pages, so the event loop should not wait for this.
         """
         for segment in segments:
             segment.delete_files(DELETED_SUFFIX)
