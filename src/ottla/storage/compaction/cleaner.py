@@ -1,9 +1,9 @@
 """Compaction: rewrites a log's closed segments with only the last record of each key. Kafka's LogCleaner.
 
 A pass has three steps. The constructor makes the plan (on the event loop). `copy` reads the segments and writes
-`.cleaned` ones (on a worker, because closed segments do not change). `install` replaces the old segments with them (on
-the event loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets never
-change, so there are gaps between them afterwards.
+`.cleaned` ones (on a worker, because closed segments do not change). `install_steps` replaces the old segments with
+them (on the event loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets
+never change, so there are gaps between them afterwards.
 
 Tombstones stay until delete.retention.ms after the first pass that reads them, and transaction markers until
 delete.retention.ms after the first pass that retains no records of their transactions: this time is written into their
