@@ -33,8 +33,8 @@ def _unit(content: Figure) -> str:
 
 
 def number(value: float) -> str:
-    """Return a value as a label with thousands separators, and with one decimal if it is not whole and between -100
-    and 100.
+    """Return a value as a label with thousands separators, and with one decimal if it is between -100 and 100 and
+    not whole.
     """
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:,.1f}"
 
