@@ -86,9 +86,9 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return self.next_end(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def next_end(self, start: dict[str, Any], most: int | None) -> dict[str, Any]:
-        """Return the end of the next micro-batch, which has about `most` offsets or fewer, unless `most` is None. Return
-        `start` if the micro-batch is delayed, if a pattern matches no topic, or for the first micro-batch of a query
-        with an unstable start. Commit `start` for the group of commitGroupId, except in the last of these cases.
+        """Return the end of the next micro-batch, which has about `most` offsets or fewer, unless `most` is None.
+        Return `start` if the micro-batch is delayed, if a pattern matches no topic, or for the first micro-batch of a
+        query with an unstable start. Commit `start` for the group of commitGroupId, except in the last of these cases.
         """
         if self._has_unstable_start(start):
             return start
