@@ -59,7 +59,7 @@ class SimulatedExecutor(Executor):
             self._schedule()
 
     def run_until(self, work: SimulatedWork) -> None:
-        """Run the queued items up to this one immediately, for a caller that blocks until it is done."""
+        """Run the queued items up to and including `work` immediately, because a caller waits for its result."""
         while self._queue and not work.done():
             self._queue.popleft().run()
 

@@ -219,7 +219,7 @@ class Transfer(Workload):
 
     async def _transaction(self, producer: aio.KafkaProducer, consumer: aio.KafkaConsumer, offsets: list[int]) -> bool:
         """Run one transaction over the records with these offsets, and return whether it was committed. It is aborted
-        at random, and after an error before the commit; errors of the commit or of an abort are raised.
+        at random, and after an error of sending; errors of beginning, committing or aborting it are raised.
         """
         self._attempts += 1
         attempt = Attempt(self.name, self._attempts, tuple(offsets))
@@ -375,7 +375,7 @@ class _Listener(ConsumerRebalanceListener):
 
 
 async def read_all(options: dict[str, Any], topic: str) -> list[StoredRecord]:
-    """Return the committed records of all partitions of a topic, read by a consumer in the current process."""
+    """Return the committed records of a topic with PARTITIONS partitions, read by a consumer in the current process."""
     partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     stored: list[StoredRecord] = []
     async with aio.KafkaConsumer(

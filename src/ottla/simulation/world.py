@@ -38,7 +38,7 @@ MAX_EVENTS: Final = 100_000
 
 
 class Timeline(logging.Handler):
-    """The events of a run with their virtual times, such as log lines of all processes, faults, and results of
+    """The events of a run with their virtual times, such as log lines of all processes, faults, and messages of
     clients.
     """
 

@@ -42,7 +42,7 @@ def register(spark: SparkSession) -> None:
     Sets `spark.sql.python.filterPushdown.enabled`, so that, from Spark 4.1 on, batch reads with the option
     filterPushdown=true skip offsets that conditions on topic, partition, offset and timestamp exclude. Raises
     ImportError, which names the extra to install, if pyspark or pyarrow is missing, and ConfigurationError, which names
-    PYSPARK_PYTHON, if the workers of a local session would run a Python that does not exist, cannot import Ottla, or
+    PYSPARK_PYTHON, if the workers of a local session would run a Python that does not start, cannot import Ottla, or
     has another minor version than this one.
 
     With Spark Connect, Ottla must be installed on the server as well, because only the names of the classes are sent.

@@ -19,8 +19,8 @@ OFFSETS = "offsets"
 
 
 def remove_torn_starts(checkpoints: Path) -> list[Path]:
-    """Delete the temporary offset files of all checkpoints that are below a directory and have no started micro-batch.
-    Return the paths of the files.
+    """Search a directory tree for checkpoints without a started micro-batch, and delete their temporary offset files.
+    Return the paths of the deleted files.
 
     No query may be using the checkpoints. A directory that does not exist is ignored.
     """

@@ -58,8 +58,8 @@ def prepare_environment() -> None:
     not changed, except a JAVA_HOME with which Spark cannot start.
 
     Raises:
-        ConfigurationError: there is no Java that Spark supports, or PYSPARK_PYTHON is a Python that cannot import Ottla
-            or has another minor version than this one.
+        ConfigurationError: there is no Java that Spark supports, or PYSPARK_PYTHON is a Python that does not start,
+            cannot import Ottla, or has another minor version than this one.
     """
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -87,8 +87,9 @@ def local_session(
         config: more Spark settings, which override `LOCAL_DEFAULTS`.
 
     Raises:
-        ConfigurationError: there is no Java that Spark supports; PYSPARK_PYTHON is a Python that cannot import Ottla or
-            has another minor version; or SPARK_HOME has no Spark, or another minor version than pyspark.
+        ConfigurationError: there is no Java that Spark supports; PYSPARK_PYTHON is a Python that does not start,
+            cannot import Ottla, or has another minor version; or SPARK_HOME has no Spark, or another minor version than
+            pyspark.
         ImportError: pyspark or pyarrow is missing; the error names the extra to install.
     """
     with optional_dependency("local_session", extra="spark"):

@@ -22,7 +22,8 @@ def warm_up() -> Path:
     """Create the cache for the Java runtime of local sessions, and return its path.
 
     Raises:
-        ConfigurationError: there is no Java that Spark supports, or it is older than Java 25.
+        ConfigurationError: there is no Java that Spark supports, the Java of local sessions is older than Java 25, or
+            `local_session` raises it.
         IllegalStateError: the JVM has not written a cache.
         subprocess.TimeoutExpired: the JVM has not exited within ASSEMBLY_SECONDS.
     """

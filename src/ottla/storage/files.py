@@ -171,7 +171,7 @@ class FileSlice:
         return self._file.fd
 
     def read(self) -> bytes:
-        """Return the bytes of the slice, or none if it is released.
+        """Return the bytes of the slice; b"" if it is released.
 
         Raises the errors of `LogFile.read`, and KafkaStorageError if the file has become shorter.
         """

@@ -3,10 +3,10 @@
 - `.index`: 8 bytes per entry: a batch's last offset relative to the base offset, and its position in the `.log`.
 - `.timeindex`: 12 bytes per entry: the highest timestamp so far, and the relative offset of its batch.
 
-The entries of an active segment are in memory, and are written when it is rolled, or its log is closed. That is safe,
-because an active segment is checked after a crash and its indexes are rebuilt. (Kafka maps the files instead, so the
-entries of an active segment are followed by zeros; such files can be read.) The entries of a closed segment are read
-from the file when needed. Not thread-safe, except `sync` and `is_unflushed`.
+The entries of an active segment are in memory, and are written when it is rolled, or its log is idle or closed. That is
+safe, because an active segment is checked after a crash and its indexes are rebuilt. (Kafka maps the files instead, so
+the entries of an active segment are followed by zeros; such files can be read.) The entries of a closed segment are
+read from the file when needed. Not thread-safe, except `sync` and `is_unflushed`.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ class ObjectStore:
         self._rng = rng
 
     def fails(self) -> bool:
-        """Count a request, and return whether it is to fail after its execution. Raises RemoteStorageError if it fails
-        before.
+        """Count a request, and return whether it is to fail during or after its execution. Raises RemoteStorageError if
+        it fails before.
         """
         self.requests += 1
         chance = 1.0 if self.is_reliable else self._rng.random()

@@ -29,9 +29,9 @@ CREATE TEMP TRIGGER created AFTER INSERT ON main.nodes BEGIN SELECT written(NEW.
 CREATE TEMP TRIGGER changed AFTER UPDATE ON main.nodes BEGIN SELECT written(NEW.path, NEW.value); END;
 CREATE TEMP TRIGGER deleted AFTER DELETE ON main.nodes BEGIN SELECT written(OLD.path, NULL); END;
 """
-"""SQL triggers that call the function `written` for each znode that a transaction has changed."""
+"""SQL triggers that call the function `written` for each znode that a statement inserts, updates or deletes."""
 FAILED_READ_SHARE: Final = 0.02
-"""The share of reads outside transactions that fail while responses are lost."""
+"""The share of the processes' reads outside transactions that fail while responses are lost."""
 
 
 class StoredNode(NamedTuple):
@@ -51,10 +51,10 @@ class MetadataFile:
         self._rng = rng
         self._tree: SqliteTree | None = None
         self.lost_responses = 0.0
-        """The share of the processes' transactions that fail: half of them after they were applied."""
+        """The share of the processes' commits that fail: half of them after the transaction was applied."""
         self.on_change: Callable[[str], object] | None = None
         self.on_write: Callable[[str, bytes | None], object] | None = None
-        """Called with the path and the new value of a znode that was written; None is its deletion."""
+        """Called with the path and the new value of a znode that was written; None stands for a deletion."""
 
     def node(self, path: str) -> StoredNode | None:
         """Return a znode; None if it does not exist."""

@@ -28,7 +28,9 @@ Watch = Callable[[Any], None]
 
 @dataclass
 class Node:
-    """A znode: its value, the transaction ids of its creation and last change, its version, owner and children."""
+    """A znode: its value, the transaction ids of its creation and last change, its version, owner and children, and the
+    number of the next sequential znode below it.
+    """
 
     value: bytes
     created: int

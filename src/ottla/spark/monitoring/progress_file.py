@@ -3,7 +3,7 @@ shows.
 
 The file is replaced as a whole: every second while its content changes, and every five seconds otherwise. An older file
 in which isClosed is false therefore belongs to a process that was killed or stopped responding. The file remains when
-its process ends. When a process begins a new file, it deletes all but the newest 100 files of the directory.
+its process ends. When a process begins a new file, it deletes all but the newest 100 progress files.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ FORMAT: Final = 1
 WRITE_SECONDS: Final = 1.0
 HEARTBEAT_SECONDS: Final = 5.0
 MAX_FILES: Final = 100
-"""Maximum number of files that remain in a directory when a new file is begun."""
+"""Maximum number of progress files that remain in a directory when a new one is begun."""
 SUFFIX: Final = ".progress.json"
 
 QUERIES, PIPELINE = "queries", "pipeline"
 
 
 class ProgressFile:
-    """Writes a document to a file in a directory, in a separate thread, from `start` to `close`.
+    """Writes a document to a file in a directory, and updates it in a thread from `start` to `close`.
 
     Args:
         directory: the directory, which is created if it does not exist. The umask determines who may read the file.
@@ -69,7 +69,7 @@ class ProgressFile:
         return self
 
     def close(self) -> None:
-        """Stop the thread, and write the file a last time, with isClosed. May be called repeatedly."""
+        """Stop the thread, and write the file a last time, with isClosed set to true. May be called repeatedly."""
         if self._closing.is_set():
             return
         self._closing.set()

@@ -278,9 +278,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> SourceOption
 
 
 def check_early(options: Mapping[str, str]) -> None:
-    """Raise ConfigurationError if batch reads and streaming reads reject the options with the same error. Called before
-    Spark creates a reader.
-    """
+    """Raise ConfigurationError if batch reads and streaming reads reject the options with the same error."""
     faults = []
     for streaming in (False, True):
         try:

@@ -33,7 +33,9 @@ def _unit(content: Figure) -> str:
 
 
 def number(value: float) -> str:
-    """Return a value as a label with thousands separators, and with one decimal if it is a fraction below 100."""
+    """Return a value as a label with thousands separators, and with one decimal if it is between -100 and 100 and
+    not whole.
+    """
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:,.1f}"
 
 
@@ -117,8 +119,8 @@ def _calendar(calendar: Calendar) -> str:
 
 
 def _bounds(values: Sequence[float]) -> list[float]:
-    """Return the upper bounds of all shades but the last. If all values differ, each shade has about a fifth of the
-    days.
+    """Return the upper bounds of all shades but the last. With many different values, each shade has about a fifth of
+    the days.
     """
     ordered = sorted(values)
     return [ordered[min(len(ordered) - 1, len(ordered) * step // _STEPS)] for step in range(1, _STEPS)]

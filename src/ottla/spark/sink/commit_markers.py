@@ -46,7 +46,7 @@ def locked_marker(connection: sa.Connection, task: Task, table: str) -> Marker:
 
 
 def mark(connection: sa.Connection, task: Task, table: str, rows: int) -> None:
-    """Record in the task's marker, which `locked_marker` has locked, that the task has written `rows` rows of this
+    """Record in the task's marker, which `locked_marker` has locked, that the task has written `rows` rows of its
     micro-batch.
     """
     here = _line_of(task, table)
@@ -54,8 +54,8 @@ def mark(connection: sa.Connection, task: Task, table: str, rows: int) -> None:
 
 
 def stale_task(connection: sa.Connection, task: Task, table: str, tasks: set[int]) -> StaleTask | None:
-    """Return which tasks other than `tasks` have written rows of this micro-batch, and how many; None if there are
-    none.
+    """Return the tasks other than `tasks` that have written rows of the micro-batch of `task`, and the number of these
+    rows; None if there are none.
     """
     is_of_batch = _is_ours(task, table) & (BATCHES.c.batch_id == task.batch_id) & (BATCHES.c.row_count > 0)
     rows = connection.execute(sa.select(BATCHES.c.task, BATCHES.c.row_count).where(is_of_batch))

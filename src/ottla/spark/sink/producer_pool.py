@@ -42,7 +42,7 @@ class TaskProducer(KafkaProducer):
 
 
 class TaskClients(NamedTuple):
-    """A producer, an admin client with which markers are read, and the monotonic time of their creation."""
+    """A producer, an admin client, and the monotonic time of their creation."""
 
     producer: TaskProducer
     admin: KafkaAdminClient
@@ -69,7 +69,7 @@ class ProducerPool:
         self.forget()
 
     def forget(self) -> None:
-        """Remove all producers without closing them. Called in a forked process, because they belong to its parent."""
+        """Remove all producers without closing them. In a forked process, they belong to its parent."""
         self._lock = threading.Lock()
         self._idle: list[_Idle] = []
         self._timer: threading.Timer | None = None

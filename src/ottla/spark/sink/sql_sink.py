@@ -298,13 +298,13 @@ class SqlSink:
         return Written(task, rows.count)
 
     def place(self, task: Task) -> str:
-        """Return the query, table and database, which together identify the target of all tasks."""
+        """Return a name of the target that is the same for all tasks of a query: the query, the table and the URL."""
         return f"{task.query} {self.options.table} {self.options.url}"
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return which tasks other than `tasks` have written rows of the task's micro-batch, and how many. Return None
-        if there are none, or with keyColumns, because a row that is written again is then updated to the same values.
-        Runs in the driver.
+        """Return the tasks other than `tasks` that have written rows of the micro-batch of `task`, and the number of
+        these rows. Return None if there are none, or with keyColumns, because a row that is written again is then
+        updated to the same values. Runs in the driver.
         """
         if self.options.keys:
             return None  # Writing a row again updates it to the same values.

@@ -1,8 +1,8 @@
 """The topic sink, `format("ottla")`: one Kafka transaction per micro-batch and task that has rows.
 
 The transactional id consists of transactionalIdPrefix, the query, the topic (if the option topic is set) and the
-partition. The marker is a committed offset of the consumer group with the same name: the id of the micro-batch is
-committed as the offset, in the transaction. `writer` describes how this makes writes exactly once.
+number of the task. The marker is a committed offset of the consumer group with the same name: the id of the micro-batch
+is committed as the offset, in the transaction. `writer` describes how this makes writes exactly once.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ class TopicSink:
             ) from error
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return which tasks other than `tasks` have written rows of this micro-batch, and how many; None if there are
-        none. If the markers cannot be read, log a warning and return None. Raises IllegalStateError if the offsets of a
-        group are not markers. Runs in the driver.
+        """Return the tasks other than `tasks` that have written rows of the micro-batch of `task`, and the number of
+        these rows; None if there are none. If the markers cannot be read, log a warning and return None. Raises
+        IllegalStateError if the offsets of a group are not markers. Runs in the driver.
         """
         try:
             with self._admin() as admin:

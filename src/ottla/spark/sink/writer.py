@@ -105,8 +105,9 @@ class Sink(Protocol):
         ...
 
     def stale_task(self, task: Task, tasks: set[int]) -> StaleTask | None:
-        """Return which tasks other than `tasks` have written rows of this micro-batch, and how many; None if there are
-        none.
+        """Return the tasks other than `tasks` that have written rows of the micro-batch of `task`, and the number of
+        these rows. Return None if there are none, if writing them again changes nothing, or if the markers
+        cannot be read.
         """
         ...
 

@@ -51,8 +51,8 @@ class Bounds:
         return self if narrow is None else narrow(self, one)
 
     def cut(self, ranges: Iterable[OffsetRange], lookup: Lookup) -> list[OffsetRange]:
-        """Return the ranges without the offsets that the bounds exclude. With `first_time_ms`, only the offsets before
-        the first record of that time or later are left out.
+        """Return the ranges without the offsets that the bounds exclude. `first_time_ms` excludes the offsets before a
+        partition's first record of that time or later; all if there is none.
         """
         remaining = [
             OffsetRange(tp, max(start, self.first_offset), min(end, self.behind_offset))

@@ -199,7 +199,7 @@ def limit_offsets(limit: int, start: Offsets, latest: Offsets, earliest_of_new: 
 def split(
     ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Return the ranges of tasks: each range, or parts of it. First ranges are split into parts of `max_records` at
+    """Return the ranges of tasks: each range, or parts of it. First, ranges are split into parts of `max_records` at
     most, then into about `min_partitions` parts in total, in proportion to their sizes.
     """
     if max_records is not None:

@@ -50,7 +50,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._held: Offsets | None = None
         """The end offsets of the partitions at the last lookup."""
         self._committed: Offsets = {}
-        """The offsets that were last committed for the group of commitGroupId."""
+        """The offsets of the last commit for the group of commitGroupId, which may have failed."""
 
     def __getstate__(self) -> dict[str, Any]:
         # A connection cannot be serialized to the workers.
@@ -58,7 +58,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     @property
     def brokers(self) -> Brokers:
-        """The lookups at the brokers, created at the first use."""
+        """The lookups at the brokers, created when they are needed."""
         if self._brokers is None:
             self._brokers = Brokers(self.options)
         return self._brokers
@@ -82,13 +82,13 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         self._available_now = True
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next micro-batch; `start` if it is empty or delayed."""
+        """Return the end of the next micro-batch, which is `start` if the micro-batch is delayed."""
         return self.next_end(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
 
     def next_end(self, start: dict[str, Any], most: int | None) -> dict[str, Any]:
-        """Return the end of the next micro-batch, with about `most` offsets unless it is None; `start` if the
-        micro-batch is empty or delayed. Commit `start` for the group of commitGroupId, except in the first micro-batch
-        of a query with an unstable start.
+        """Return the end of the next micro-batch, which has about `most` offsets or fewer, unless `most` is None.
+        Return `start` if the micro-batch is delayed, if a pattern matches no topic, or for the first micro-batch of a
+        query with an unstable start. Commit `start` for the group of commitGroupId, except in the last of these cases.
         """
         if self._has_unstable_start(start):
             return start
@@ -150,7 +150,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         return not latest and self.options.subscription.pattern is not None
 
     def _is_too_early(self, begin: Offsets, latest: Offsets) -> bool:
-        """Return whether the micro-batch is delayed because of minOffsetsPerTrigger; never with
+        """Return whether the micro-batch is delayed because of minOffsetsPerTrigger; False with
         Trigger.AvailableNow.
         """
         least = self.options.min_offsets_per_trigger

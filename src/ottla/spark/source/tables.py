@@ -17,7 +17,7 @@ GROUP: Final = "ottla.spark"
 
 
 class TableSource(Protocol):
-    """Reads of one topic with its table."""
+    """The source of reads of one topic with its table."""
 
     def schema(self) -> StructType:
         """Return the columns of the table."""

@@ -60,8 +60,8 @@ class UnlimitedStreamReader(StreamReader):
         return beginning
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
-        """Return the end of the next micro-batch; the position if there is nothing to read yet. Raises
-        UnknownTopicOrPartitionError if no topic matches the pattern and the position is not known.
+        """Return the end of the next micro-batch. If no topic matches the pattern, return the position, or raise
+        UnknownTopicOrPartitionError if the position is not known.
         """
         if self._position is not None:
             return self.next_end(self._position, None)

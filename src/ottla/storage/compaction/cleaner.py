@@ -1,9 +1,9 @@
 """Compaction: rewrites a log's closed segments with only the last record of each key. Kafka's LogCleaner.
 
 A pass has three steps. The constructor makes the plan (on the event loop). `copy` reads the segments and writes
-`.cleaned` ones (on a worker, because closed segments do not change). `install` replaces the old segments with them (on
-the event loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets never
-change, so there are gaps between them afterwards.
+`.cleaned` ones (on a worker, because closed segments do not change). `install_steps` replaces the old segments with
+them (on the event loop). After a crash at any point, recovery restores either the old segments or the new ones. Offsets
+never change, so there are gaps between them afterwards.
 
 Tombstones stay until delete.retention.ms after the first pass that reads them, and transaction markers until
 delete.retention.ms after the first pass that retains no records of their transactions: this time is written into their
@@ -84,7 +84,7 @@ class CleanerPass:
         self._plan = self._new_plan(cleanable, now_ms, map_bytes)
 
     def _new_plan(self, cleanable: Cleanable, now_ms: int, map_bytes: int) -> CopyPlan:
-        """Copy what the worker needs, because it must not read data that appends change."""
+        """Return the plan, with copies of what the worker needs: it must not read data that appends change."""
         config = self.log.config
         producers = self.log.producers.producers.values()
         aborted: dict[int, list[AbortedTransaction]] = {}
@@ -198,7 +198,7 @@ class CleanerPass:
     def _delete_replaced(self, segments: list[Segment]) -> None:
         """Delete the files of old segments now, because the next pass may need their names. Readers keep them open.
 
-        Called in a worker, because the kernel takes milliseconds to free a large file's pages.
+        The kernel takes milliseconds to free a large file's pages, so the event loop should not wait for this.
         """
         for segment in segments:
             segment.delete_files(DELETED_SUFFIX)

@@ -140,7 +140,9 @@ class SegmentCopier:
         return None
 
     def _records(self, source: SourceSegment, from_offset: int) -> Iterator[tuple[BatchHeader, bytes, list[Record]]]:
-        """Yield (header, bytes, records from `from_offset` on) of every batch of a segment that ends there or later."""
+        """Yield (header, bytes, records from `from_offset` on) of a segment's batches that end at `from_offset` or
+        later.
+        """
         file = LogFile(self._plan.directory / file_name(source.base_offset, LOG_SUFFIX), writable=False)
         for position, header in headers(file, 0, source.size):
             if header.last_offset >= from_offset:
@@ -192,8 +194,8 @@ class SegmentCopier:
         *,
         old_tombstones_go: bool,
     ) -> bytes | memoryview | None:
-        """Return the batch to write: the same batch, one with fewer records, or one without records; None to remove the
-        batch.
+        """Return the batch to write: unchanged, or rewritten with fewer records, without records or with a delete
+        horizon; None to remove the batch.
         """
         if header.base_offset >= self._end:
             return batch
