@@ -127,7 +127,8 @@ class TableConfig(Config, subject="table"):
         16,
         integer(0, LONG_MAX),
         "Number of small files in a partition of the table (in all of it if it is not partitioned) at which `ottla "
-        "tables` merges them after a write; 0: never; 1 is the same as 2. A file is small below half of ottla.table.flush.bytes.",
+        "tables` merges them after a write; 0: never; 1 is the same as 2. A file is small below half of "
+        "ottla.table.flush.bytes.",
     )
     ottla_table_retention_ms = Option(
         86_400_000,

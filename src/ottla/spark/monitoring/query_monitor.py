@@ -120,11 +120,10 @@ class QueryMonitor:
         """Write a report, and return its path. The suffix .png selects only the charts, any other suffix an HTML page.
         Raises ImportError if packages of `ottla[watch]` are missing.
         """
+        from ottla.spark.monitoring.report import write
         from ottla.spark.optional_dependencies import optional_dependency
 
-        with optional_dependency("report", extra="watch"):
-            from ottla.spark.monitoring.report import write
-        with self.histories.reading() as queries:
+        with optional_dependency("report", extra="watch"), self.histories.reading() as queries:
             return write(queries, Path(path), title)
 
 
