@@ -70,7 +70,7 @@ class TopicTask:
         self._reset()
         unexpected = not isinstance(error, KafkaError | OSError)
         log.error(
-            "Cannot write the table of topic %s; retrying in %.0f s: %s",
+            "Cannot write or maintain the table of topic %s; trying again in %.0f s: %s",
             self.topic.name,
             delay,
             reason_of(error),

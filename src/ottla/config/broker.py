@@ -474,8 +474,8 @@ class BrokerConfig(
     cordoned_log_dirs = Option[tuple[str, ...]](
         (),
         words(),
-        "Log directories, separated by commas, that get no new replicas while another one is in service "
-        "(KIP-1066); *: all of this broker's. A broker "
+        "Log directories, separated by commas, that get no new replicas while a directory that is not "
+        "cordoned is in service (KIP-1066); *: all of this broker's. A broker "
         "whose directories are all cordoned gets no replicas from new topics and partitions or from reassignments.",
     )
 

@@ -477,8 +477,14 @@ class LogDir:
         def delete() -> None:
             for path in due:
                 self._remove(path)
-            for delete_segments in segments:
-                delete_segments()
+            failures: list[errors.KafkaStorageError] = []
+            for delete_segments in segments:  # all of them, because they are no longer due
+                try:
+                    delete_segments()
+                except errors.KafkaStorageError as error:
+                    failures.append(error)
+            if failures:
+                raise failures[0]
 
         return delete
 

@@ -64,7 +64,7 @@ COMMAND = Command(
         OneOf(
             Option(
                 "--seconds S",
-                "send the events evenly over S seconds (default: as fast as possible)",
+                "send all events evenly over S seconds (default: as fast as possible)",
                 _positive(float),
             ),
             Option("--rate N", "send at most N events per second", _positive(float)),

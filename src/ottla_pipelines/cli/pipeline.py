@@ -264,8 +264,9 @@ COMMAND = Command(
                 Flag("--demo", "start a broker and fill it with the project's sample data"),
                 Option(
                     "--refresh A,B",
-                    "update only these tables and those of --full-refresh, and write to no sink; an interrupted full "
-                    "refresh is repeated as well",
+                    "update only these tables and those of --full-refresh, and write to no sink. If the last run ended "
+                    "before a full refresh had emptied its tables, that refresh is repeated, too; one of all tables "
+                    "replaces this selection",
                     _names,
                     action="extend",
                     default=[],

@@ -19,6 +19,7 @@ from ottla.storage import log_dir as log_dir_module
 from ottla.storage.compaction.cleaner import run_steps
 from ottla.storage.log import Log
 from ottla.storage.log_dir import LogDir, new_id, parse_directory_name
+from ottla.storage.segment import Segment
 
 CONFIG = LogConfig(file_delete_delay_ms=1000)
 OTHER = TopicPartition("a.b-c_d", 12)
@@ -97,6 +98,33 @@ def test_deleted_log_is_renamed_and_removed_later(tmp_path: Path, clock: ManualC
         assert delete is not None
         delete()
         assert not renamed.exists()
+
+
+def test_failed_deletion_of_one_logs_segments_does_not_keep_those_of_others(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = TopicPartition("orders", 1)
+    with open_dir(tmp_path, clock) as log_dir:
+        for tp in (TP, other):
+            log = log_dir.create(tp, CONFIG)
+            log.append(batch(b"a"), leader_epoch=0)
+            log.roll()
+            log.high_watermark = 1
+            log.delete_records_before(1)
+        delete_files = Segment.delete_files
+
+        def fail_for_the_first(segment: Segment) -> None:
+            if segment is failing:
+                raise OSError(5, "Input/output error")
+            delete_files(segment)
+
+        failing = log_dir.logs[TP]._pending_deletes[0][1]
+        monkeypatch.setattr(Segment, "delete_files", fail_for_the_first)
+        delete = log_dir.begin_deletion(clock.now_ms() + 100_000)
+        assert delete is not None
+        with pytest.raises(KafkaStorageError):
+            delete()
+        assert not list((tmp_path / str(other)).glob("*.deleted"))
 
 
 def test_log_renamed_for_deletion_is_removed_at_the_next_start(tmp_path: Path) -> None:

@@ -224,8 +224,9 @@ COMMAND = AdminCommand(
         ),
         Flag(
             "--force",
-            "remove all members from the group first; without it, the command fails if the group has members, such as "
-            "stopped instances before their session timeout",
+            "remove all members from the consumer group first; without it, the command fails if the group has members, "
+            "such as stopped instances before their session timeout. No effect on a streams group, which must have no "
+            "members",
         ),
         Flag("--dry-run", "print what would be done, without changing anything"),
         Option("--config-file FILE", "same as --command-config", dest="command_config"),
