@@ -714,8 +714,8 @@ class BrokerConfig(
     log_local_retention_ms = Option(
         -2,
         integer(-2),
-        "Time in milliseconds to retain records of tiered topics on brokers once they are in remote storage, for "
-        "topics without local.retention.ms; -1: no limit, -2: the topic's retention.ms.",
+        "Age in milliseconds from which brokers delete records of tiered topics that are in remote storage, for topics "
+        "without local.retention.ms; -1: no limit, -2: the topic's retention.ms.",
     )
     log_local_retention_bytes = Option(
         -2,

@@ -1,8 +1,9 @@
 """Options of tiered storage (KIP-405): Kafka's names, and `rsm.config.*` for the object store.
 
 In Kafka, `rsm.config.*` are the options of the class in `remote.log.storage.manager.class.name`, which users choose.
-Here the store follows from the scheme of `rsm.config.url`, and other options with the prefix are passed to the library
-that accesses it, so that credentials have the names that its users know, such as `rsm.config.aws_access_key_id`.
+Here the store follows from the scheme of `rsm.config.url`. Options with the prefix that are not declared here are
+passed to the library that accesses it, so that credentials have the names that its users know, such as
+`rsm.config.aws_access_key_id`.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ class RemoteLogConfig(
         nullable(store_url),
         "The object store of tiered topics: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX "
         "or abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX, file:///PATH (a directory that all brokers share) "
-        "or memory:// (for tests). Required with remote.log.storage.system.enable. Other rsm.config.* options, such as "
-        "rsm.config.aws_endpoint, are passed to the store's client; without them it takes credentials from the "
-        "environment.",
+        "or memory:// (for tests). Required with remote.log.storage.system.enable. rsm.config.* options that Ottla "
+        "does not have, such as rsm.config.aws_endpoint, are passed to the store's client; without them it takes "
+        "credentials from the environment.",
     )
     rsm_config_chunk_bytes = Option(
         4 * 1024 * 1024,

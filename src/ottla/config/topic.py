@@ -338,7 +338,7 @@ class TopicConfig(TableConfig, subject="topic"):
     segment_jitter_ms = Option(
         0,
         long_,
-        "Maximum random time in milliseconds by which a segment is rolled before the age segment.ms, so that not all "
+        "Maximum random time in milliseconds by which a segment is rolled before it reaches the age segment.ms, so that not all "
         "segments are rolled at the same time.",
     )
     segment_ms = Option(

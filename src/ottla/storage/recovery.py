@@ -364,6 +364,7 @@ def load_producers(opened: Log) -> None:
         except KafkaStorageError as error:
             log.warning("Removing a damaged producer snapshot, and reading more of the log instead: %s", error)
             path.unlink(missing_ok=True)
+            missing |= boundaries & {offset}
     for segment, scanner in _scan(opened, max(producers.end_offset, opened.log_start_offset)):
         if segment.base_offset in missing:
             producers.end_offset = segment.base_offset

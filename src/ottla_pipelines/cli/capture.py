@@ -108,14 +108,23 @@ COMMAND = Command(
             "send the rows of tables and their changes to topics, until Ctrl+C or SIGTERM",
             run,
             (
-                Option("--database URL", "PostgreSQL with wal_level=logical: postgresql://user@host/db", required=True),
+                Option(
+                    "--database URL",
+                    "URL of a database with wal_level=logical, such as postgresql://user@host/db",
+                    required=True,
+                ),
                 Option(
                     "--name NAME",
-                    "first part of the topic names; the replication slot and the publication are called ottla_NAME",
+                    "first part of the topic names; the publication and the replication slot are called ottla_NAME "
+                    "(the slot ottla_NAME_snapshot until all rows are copied)",
                     _name,
                     required=True,
                 ),
-                Repeatable("--table TABLE", "table to capture, with a primary key: NAME or SCHEMA.NAME", required=True),
+                Repeatable(
+                    "--table TABLE",
+                    "table to capture, as NAME or SCHEMA.NAME; it must have a primary key",
+                    required=True,
+                ),
                 *connection(),
                 Option("--table-format iceberg|delta|parquet", "format of the tables of new topics", **_FORMAT),
                 Repeatable("--topic-config KEY=VALUE", "config of new topics, such as ottla.table.flush.ms=1000"),

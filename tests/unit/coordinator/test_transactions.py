@@ -9,6 +9,7 @@ import pytest
 from ottla.coordinator.transaction.transaction import (
     CLASSIC,
     MAX_EPOCH,
+    NO_TIMEOUT_MS,
     VALID_TRANSITIONS,
     Transaction,
     TransactionState,
@@ -270,6 +271,10 @@ def test_end_txn_of_transaction_version_2_with_old_epoch_is_fenced_if_complete()
 
 
 # Timeouts
+
+
+def test_transaction_with_two_phase_commit_never_times_out() -> None:
+    assert not is_timed_out(replace(at(TransactionState.ONGOING), timeout_ms=NO_TIMEOUT_MS), 2**40)
 
 
 def test_ongoing_transaction_times_out() -> None:

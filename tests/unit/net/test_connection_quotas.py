@@ -20,8 +20,8 @@ def unexpected_call() -> None:
 
 def test_connections_per_ip_are_limited_with_overrides() -> None:
     quotas = ConnectionQuotas(ConnectionLimits(per_ip=2, per_ip_overrides={"10.0.0.9": 1}))
-    assert [quotas.enter("A", "10.0.0.1") for _ in range(3)] == [None, None, "max.connections.per.ip"]
-    assert [quotas.enter("A", "10.0.0.9") for _ in range(2)] == [None, "max.connections.per.ip"]
+    assert [quotas.enter("A", "10.0.0.1") for _ in range(3)] == [None, None, "max.connections.per.ip=2"]
+    assert [quotas.enter("A", "10.0.0.9") for _ in range(2)] == [None, "max.connections.per.ip.overrides=10.0.0.9:1"]
     quotas.left("A", "10.0.0.1")
     assert quotas.enter("A", "10.0.0.1") is None
 

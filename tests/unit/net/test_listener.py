@@ -377,9 +377,9 @@ def test_rejected_connections_of_one_host_do_not_hide_those_of_others(caplog: py
                 reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(host, 0))
                 assert await reader.read() == b""
                 writer.close()
-            prefixes = [message.partition("of ")[2].partition(":")[0] for message in caplog.messages]
+            prefixes = [message.partition("from ")[2].partition(":")[0] for message in caplog.messages]
             assert prefixes == ["127.0.0.1"] * 5 + ["127.0.0.2"]
-            assert caplog.messages[0].endswith(" on listener TEST: max.connections.per.ip is reached")
+            assert caplog.messages[0].endswith(" on listener TEST: max.connections.per.ip=0 is reached")
 
     run(test)
 

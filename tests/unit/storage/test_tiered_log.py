@@ -15,6 +15,7 @@ from ottla.replication.log_dir_move import _start
 from ottla.storage.leader_epochs import EpochEntry
 from ottla.storage.log import Log
 from ottla.storage.producer_state import snapshots_in
+from ottla.storage.recovery import load_producers
 from ottla.storage.retention import apply_retention, local_retention_offset
 
 TIERED: dict[str, Any] = {"segment_bytes": 500, "retention_ms": -1, "remote_storage_enable": True}
@@ -122,6 +123,19 @@ def test_truncation_below_the_local_log_keeps_the_epochs_of_tiered_records(make_
     log.truncate_to(10)
     assert (log.log_start_offset, log.log_end_offset) == (0, 10)
     assert log.leader_epochs.entries == [EpochEntry(0, 0), EpochEntry(1, 8)]
+
+
+def test_recovery_writes_a_damaged_snapshot_at_the_start_of_a_segment_again(make_log: Callable[..., Log]) -> None:
+    log = make_log(**TIERED)
+    fill(log, 8)
+    start = log.segments[-1].base_offset
+    path = log.dir / f"{start:020d}.snapshot"
+    for later, _ in snapshots_in(log.dir):
+        if later > start:
+            (log.dir / f"{later:020d}.snapshot").unlink()
+    path.write_bytes(b"damaged")
+    load_producers(log)
+    assert path.read_bytes() != b"damaged"
 
 
 async def test_log_dir_move_copies_the_state_of_tiered_records(make_log: Callable[..., Log], tmp_path: Path) -> None:

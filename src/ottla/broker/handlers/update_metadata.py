@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller updates this broker's metadata cache. Between brokers."""
+"""UpdateMetadata: the controller updates this broker's metadata cache. Sent only between brokers."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
         )
     file = Option(
         "--command-config FILE",
-        "properties file with client configs, such as credentials, which override those of the profile",
+        "properties file with client configs, such as credentials; they override those of the profile",
     )
     profile = Option(
         "--profile NAME",

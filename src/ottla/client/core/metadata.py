@@ -65,7 +65,9 @@ def error_text(error: type[errors.KafkaError], operation: ACLOperation, topic: s
     if error is not errors.TopicAuthorizationFailedError:
         return error.__doc__ or ""
     command = allowing_command("User:NAME", operation, ResourceType.TOPIC, topic)
-    return f"{error.__doc__} To allow it: {command} (the broker's log has the principal and the denied operation)"
+    creation = ", or Create if the topic does not exist" if operation is ACLOperation.WRITE else ""
+    where = f"(the broker's log has the principal and the denied operation{creation})"
+    return f"{error.__doc__} To allow it: {command} {where}"
 
 
 class Cluster:

@@ -23,6 +23,8 @@ from ottla.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 MAX_EPOCH = 2**15 - 2
 """The highest epoch that a producer can use. The one after it is reserved for fencing."""
+NO_TIMEOUT_MS = 2**31 - 1
+"""The timeout of transactions with two-phase commit."""
 NOT_STARTED = -1
 """The start time of a transaction that has not started."""
 

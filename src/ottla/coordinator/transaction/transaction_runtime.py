@@ -24,6 +24,7 @@ from ottla.coordinator.transaction import transactions
 from ottla.coordinator.transaction.transaction import (
     CLASSIC,
     EPOCH_PER_TRANSACTION,
+    NO_TIMEOUT_MS,
     PREPARED,
     Transaction,
     TransactionState,
@@ -37,8 +38,6 @@ log = logging.getLogger("ottla.coordinator")
 
 MAX_TOMBSTONES = 1000
 """Maximum number of expired ids that are removed with one batch."""
-MAX_TIMEOUT_MS = 2**31 - 1
-"""The timeout in ms of a transaction with two-phase commit, which another system ends (KIP-939)."""
 
 Decision = Callable[[Transaction | None, int | None], Transaction]
 """Returns the next state of a transaction, from the current one (None if the id is new) and a new producer id.
@@ -148,7 +147,7 @@ class TransactionRuntime(CoordinatorRuntime):
         if keep_prepared:
             raise errors.UnsupportedVersionError("keepPreparedTxn is not supported (KIP-939)")
         if two_phase:
-            return MAX_TIMEOUT_MS
+            return NO_TIMEOUT_MS
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
             raise errors.InvalidTransactionTimeoutError
         return timeout_ms

@@ -17,6 +17,7 @@ from ottla.coordinator.transaction.transaction import (
     EPOCH_PER_TRANSACTION,
     IDLE,
     MAX_EPOCH,
+    NO_TIMEOUT_MS,
     NOT_STARTED,
     PREPARED,
     Transaction,
@@ -245,7 +246,11 @@ def next_producer(prepared: Transaction) -> ProducerIdAndEpoch:
 
 
 def is_timed_out(current: Transaction, now_ms: int) -> bool:
-    """Return whether the transaction has been open for longer than its timeout."""
+    """Return whether the transaction has been open for longer than its timeout. A transaction with NO_TIMEOUT_MS, whose
+    outcome an external coordinator decides (KIP-939), never times out.
+    """
+    if current.timeout_ms == NO_TIMEOUT_MS:
+        return False
     return current.state is TransactionState.ONGOING and current.start_ms + current.timeout_ms < now_ms
 
 

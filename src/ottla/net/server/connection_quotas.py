@@ -139,8 +139,10 @@ class ConnectionQuotas:
             self._rate.add(1, now)
         if listener in limits.rate_per_listener:
             self._listener_rates.setdefault(listener, SampledRate(WINDOWS)).add(1, now)
-        if self._by_ip[ip] >= limits.per_ip_overrides.get(ip, limits.per_ip):
-            return "max.connections.per.ip"
+        maximum = limits.per_ip_overrides.get(ip, limits.per_ip)
+        if self._by_ip[ip] >= maximum:
+            overrides = f".overrides={ip}:" if ip in limits.per_ip_overrides else "="
+            return f"max.connections.per.ip{overrides}{maximum}"
         if not self._within_ip_rate(ip, now):
             return "connection_creation_rate of its address"
         self._by_listener[listener] += 1

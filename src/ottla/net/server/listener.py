@@ -203,8 +203,8 @@ class Listener:
         if not self._admission.has_descriptors(self.name, sock.fileno()):
             self.counts.rejected += 1
             log.warning(
-                "Closing the new connection of %s on listener %s: the remaining file descriptors are reserved for log "
-                "segments; raise the limit (ulimit -n)",
+                "Closing the new connection from %s on listener %s: the remaining file descriptors are reserved for "
+                "log segments; raise the limit (ulimit -n)",
                 peer,
                 self.name,
             )
@@ -213,7 +213,7 @@ class Listener:
         refusal = self._admission.enter(self.name, ip)
         if refusal is not None:
             self.counts.rejected += 1
-            log.warning("Closing the new connection of %s on listener %s: %s is reached", peer, self.name, refusal)
+            log.warning("Closing the new connection from %s on listener %s: %s is reached", peer, self.name, refusal)
             sock.close()
             return True
         sock.setblocking(False)

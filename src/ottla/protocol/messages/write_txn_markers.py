@@ -1,9 +1,9 @@
-"""WriteTxnMarkers (key 27): write the markers that end transactions to partitions of a broker (KIP-98).
+"""WriteTxnMarkers (key 27): write markers, which end transactions, to partitions that the broker leads (KIP-98).
 
 Transaction coordinators send it, and admin clients to abort a hanging transaction.
 
 - version 1 is flexible;
-  2 adds the transaction version, so that late markers can be detected (KIP-890)
+  2 adds the transaction version, so that late markers can be detected (KIP-1228)
 """
 
 from __future__ import annotations

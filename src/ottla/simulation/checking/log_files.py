@@ -199,7 +199,7 @@ class LogChecker:
         crash = self._crashes.pop(str(log.dir), None)
         if crash is not None:
             faults += _prefix_faults(crash, files, log.log_start_offset)
-        if log.log_start_offset == 0 and not (log.config.compacted or options_compacted(log)):
+        if log.log_start_offset == log.segments[0].base_offset == 0 and not log.config.compacted:
             faults += [*_producer_faults(log, files), *_transaction_faults(log, files)]
         for fault in faults[:SHOWN]:
             self._note(log.dir, fault)
@@ -208,13 +208,6 @@ class LogChecker:
 def _is_swapping(directory: Path) -> bool:
     """Return whether compaction is replacing segments: a crash then leaves either the old or the new ones."""
     return any(directory.glob("*.swap")) or any(directory.glob("*.cleaned"))
-
-
-def options_compacted(log: Log) -> bool:
-    """Return whether the log's first segment begins after offset 0, for example because the topic was compacted
-    earlier: batches may then be missing.
-    """
-    return bool(log.segments and log.segments[0].base_offset > 0)
 
 
 def _prefix_faults(crash: Crash, files: LogFiles, start: int) -> Iterator[str]:

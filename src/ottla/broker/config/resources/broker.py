@@ -61,7 +61,7 @@ class BrokerResource:
                 _check_renewed(name, key, context.broker.config, is_new=key not in self.options(name, context))
             elif key not in BrokerConfig.options:
                 log.warning(
-                    "Dynamic config %s of %s is unknown to Ottla and has no effect",
+                    "Dynamic config %s of %s has no effect: Ottla does not have it, or only at the start of a broker",
                     key,
                     f"broker {name}" if name else "all brokers",
                 )

@@ -1,4 +1,4 @@
-"""Base of consumer, share and streams groups. Kafka's `ModernGroup` and `ModernGroupMember`.
+"""Base of consumer, share and streams groups. Kafka's `ModernGroup`; the members are in `consumer_member`.
 
 A change of members or topics that requires another assignment bumps the group's epoch. A target assignment is computed
 for the new epoch, and the members then move to their targets. The logged state of a group is changed only by replaying
