@@ -338,8 +338,8 @@ class TopicConfig(TableConfig, subject="topic"):
     segment_jitter_ms = Option(
         0,
         long_,
-        "Maximum random time in milliseconds by which a segment is rolled before it reaches the age segment.ms, so that not all "
-        "segments are rolled at the same time.",
+        "Maximum random time in milliseconds by which a segment is rolled before it reaches the age segment.ms, so "
+        "that not all segments are rolled at the same time.",
     )
     segment_ms = Option(
         7 * DAY_MS,

@@ -31,7 +31,6 @@ from ottla.broker.embedded import Broker
 from ottla.client.admin import driver
 from ottla.client.admin.core import AdminCore
 from ottla.client.admin.driver import AdminDriver
-from ottla.protocol.message import decode, encode
 from ottla.protocol.messages import consumer_group_describe, metadata
 from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -119,12 +118,6 @@ def test_created_topic_is_printed_without_its_configs() -> None:
         f"CreatedTopic(name='t', topic_id={topic.topic_id!r}, num_partitions=2, replication_factor=1, "
         f"configs=<{len(topic.configs)} configs>)"
     )
-
-
-def test_topic_created_by_a_broker_before_kafka_2_4_has_no_configs() -> None:
-    response = CreateTopicsResponse(topics=[CreatableTopicResult(name="t")])
-    (topic,) = decode(CreateTopicsResponse, 4, bytes(encode(response, 4))).topics
-    assert topic.configs is None
 
 
 # Routing, retries and timeouts

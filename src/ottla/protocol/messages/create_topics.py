@@ -67,9 +67,7 @@ class CreatableTopicResult(Struct):
     topic_config_error_code: int = f.int16("5+", ignorable=True, tag=0)
     num_partitions: int = f.int32("5+", default=-1, ignorable=True)
     replication_factor: int = f.int16("5+", default=-1, ignorable=True)
-    configs: list[CreatableTopicConfigs] | None = f.array(
-        CreatableTopicConfigs, "5+", nullable="5+", default=None, ignorable=True
-    )
+    configs: list[CreatableTopicConfigs] | None = f.array(CreatableTopicConfigs, "5+", nullable="5+", ignorable=True)
 
 
 class CreateTopicsResponse(Response, api_key=19, versions="0-7", flexible="5+"):

@@ -55,8 +55,8 @@ class NewPartitions(NamedTuple):
 
 
 class CreatedTopic(NamedTuple):
-    """A topic that was created or, with `validate_only`, would be. Numbers are -1 and configs None if the broker does
-    not report them (before 2.4, or without authorization).
+    """A topic that was created or, with `validate_only`, would be. If the broker does not report them, the numbers are
+    -1, and `configs` is None (without authorization) or empty (brokers before Kafka 2.4).
     """
 
     name: str
