@@ -63,7 +63,7 @@ def lines(project: Path, topic_tables: Sequence[WrittenTable] = ()) -> Iterator[
     yield "  ottla pipeline run --bootstrap-server HOST:9092  the same with the topics of your brokers"
     yield f"  python -c \"import pandas; print(pandas.read_parquet('tables/{shown.name}'))\"   the table in Python"
     if topic_tables:
-        yield "  ottla broker --override log.dirs=broker &        the demo's broker again, and SQL over its topics:"
+        yield "  ottla broker --override log.dirs=broker &        the demo's broker (stop it: kill $!), and SQL:"
         for written in topic_tables:
             yield f'  ottla tables query --bootstrap-server localhost:9092 "select * from {written.name} limit 5"'
     yield "  transformations/                                 the code of the tables, to be changed"

@@ -62,7 +62,7 @@ def test_acl_requests_without_an_authorizer_return_security_disabled(tmp_path: P
             described = await client.request(DescribeAclsRequest(resource_type_filter=1), version)
             assert (described.error_code, described.error_message) == (
                 SECURITY_DISABLED,
-                "No Authorizer is configured.",
+                "No Authorizer is configured. Set authorizer.class.name in the brokers' configs.",
             )
             acl = AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3)
             created = await client.request(CreateAclsRequest(creations=[acl, acl]), version)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.monitoring.observed_node import ObservedNode
-from ottla.config.broker import STANDARD_HTTP_LISTENER, BrokerConfig, Endpoint
+from ottla.config.broker import BrokerConfig, Endpoint
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -86,10 +86,7 @@ class HttpListener:
             return
         host = self._endpoint.host
         address = f"{f'[{host}]' if ':' in host else host}:{self._endpoint.port}"
-        # several brokers on a machine may have the default address, without a properties file
-        is_standard = address == STANDARD_HTTP_LISTENER
-        log.log(
-            logging.INFO if is_standard else logging.WARNING,
+        log.warning(
             "The HTTP listener cannot bind %s: %s. The broker runs without metrics and health checks over HTTP; set "
             "ottla.http.listener to another address.",
             address,

@@ -21,7 +21,7 @@ from ottla.security.acl import (
     ResourceType,
 )
 
-NO_AUTHORIZER: Final = "No Authorizer is configured."
+NO_AUTHORIZER: Final = "No Authorizer is configured. Set authorizer.class.name in the brokers' configs."
 """The error message for requests about ACLs to a broker without an authorizer."""
 MAX_AT_ONCE: Final = 10_000
 """Maximum number of ACLs to add, or filters to delete by, in one request, like Kafka's MAX_RECORDS_PER_USER_OP."""

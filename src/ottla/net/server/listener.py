@@ -117,7 +117,7 @@ class Listener:
             raise self._startup_error(host, port, error) from None
 
     def _startup_error(self, host: str, port: int, error: OSError) -> StartupError:
-        remedy = "; stop the other program, or choose another port" if error.errno == errno.EADDRINUSE else ""
+        remedy = "; stop the other program, or set listeners to another port" if error.errno == errno.EADDRINUSE else ""
         return StartupError(f"listeners: cannot bind {self.name}://{host}:{port}: {error.strerror}{remedy}")
 
     def start(self) -> None:
