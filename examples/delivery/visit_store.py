@@ -160,7 +160,9 @@ class VisitStore:
             yield run
             self._connection.commit()
         except BaseException:
-            self._connection.rollback()
+            # a signal may have interrupted a statement, so that the connection is unusable; the error of the block counts
+            with contextlib.suppress(Exception):
+                self._connection.rollback()
             raise
         finally:
             cursor.close()

@@ -343,9 +343,9 @@ class Controller:
             changed = {name: level for name, level in {**image.features, **levels}.items() if level}
             write = await put(self._context.store, znodes.FEATURE, znodes.feature_value(changed))
             await partition_states.write_fenced(self._context.store, term, [write])
-            await self._context.publish(
-                lambda current: replace(current, features=changed, features_epoch=current.features_epoch + 1)
-            )
+            # This broker may have read the new levels from the store already.
+            epoch = image.features_epoch + 1
+            await self._context.publish(lambda current: replace(current, features=changed, features_epoch=epoch))
 
 
 def _with_new_epochs(image: ClusterImage, broker_id: int) -> dict[TopicPartition, PartitionImage]:
