@@ -160,7 +160,7 @@ class VisitStore:
             yield run
             self._connection.commit()
         except BaseException:
-            # a signal may have interrupted a statement, so that the connection is unusable; the error of the block counts
+            # after a signal in a statement, the connection may be unusable; the error of the block counts
             with contextlib.suppress(Exception):
                 self._connection.rollback()
             raise
