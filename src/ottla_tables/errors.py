@@ -6,7 +6,7 @@ from ottla.errors import KafkaError
 
 
 class TableError(KafkaError):
-    """A table cannot be read or written."""
+    """A table cannot be read or written, or an SQL query of tables failed."""
 
 
 class CommitConflictError(TableError):

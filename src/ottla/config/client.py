@@ -304,7 +304,7 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         "INFO",
         one_of("INFO", "DEBUG", "TRACE"),
         "Most detailed level of metrics that are recorded: INFO, DEBUG or TRACE. The metrics of the clients are all "
-        "INFO, so that DEBUG and TRACE add none.",
+        "INFO, so DEBUG and TRACE add none.",
     )
 
     @classmethod

@@ -181,7 +181,7 @@ class LeaderReplica:
         """Record that a follower has all records before its fetch offset, and return its state.
 
         Raises UnknownLeaderEpochError or NotLeaderOrFollowerError if it is not a follower of this leader, and the
-        latter also if its broker has registered again since it sent the fetch.
+        latter also if it has fetched with a newer broker epoch, so that this fetch is from an earlier registration.
         """
         state = self.state
         replica = None if state is None else state.replicas.get(fetch.replica_id)

@@ -37,8 +37,9 @@ class Kind(enum.Enum):
 class BrokerMetric(NamedTuple):
     """One metric.
 
-    `mbean`: Kafka's name, as in its documentation of monitoring: `domain:type=T,name=N`, followed by `#attribute` for
-    MBeans with several attributes. A name without a domain is the name in Prometheus.
+    `mbean`: a name like those of Kafka's MBeans: `domain:type=T`, with `,name=N` and `#attribute` if it has them. A
+    metric that Kafka also has has Kafka's name; the domain `ottla` is for others. A name without a domain is the name
+    in Prometheus.
     """
 
     mbean: str

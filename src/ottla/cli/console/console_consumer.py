@@ -165,7 +165,11 @@ COMMAND = Command(
             "--offset",
             "with --partition: offset to start at, earliest, or latest (the default without --from-beginning)",
         ),
-        Option("--group", "consumer group (default: group.id, or a new group, whose offsets are not committed)"),
+        Option(
+            "--group",
+            "consumer group (default: group.id, or a new group, whose offsets are not kept unless enable.auto.commit "
+            "is set)",
+        ),
         Option("--max-messages N", "stop after N records (default: no limit)", int),
         Option(
             "--timeout-ms MS",

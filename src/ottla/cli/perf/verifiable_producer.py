@@ -175,7 +175,7 @@ COMMAND = Command(
             int,
             default=NOT_SET,
         ),
-        Option("--value-prefix N", "number before each value: N.0, N.1, N.2… (default: 0, 1, 2…)", int),
+        Option("--value-prefix N", "number before each value: N.0, N.1, N.2… (default: no prefix: 0, 1, 2…)", int),
         Option("--repeating-keys N", "keys are 0, 1… N-1, 0, 1…; 0 or less: 0, 1, 2… (default: no keys)", int),
     ),
 )

@@ -218,5 +218,5 @@ class ClientOptions(TypedDict, total=False):
     """
     metrics_recording_level: str
     """Most detailed level of metrics that are recorded: INFO, DEBUG or TRACE. The metrics of the clients are all INFO,
-    so that DEBUG and TRACE add none.
+    so DEBUG and TRACE add none.
     """

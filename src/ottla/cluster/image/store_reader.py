@@ -105,7 +105,7 @@ async def read_topics(store: MetadataStore) -> dict[str, StoredTopic]:
 def _skip_unreadable(what: str, name: str) -> Iterator[None]:
     """Log and suppress UnreadableNodeError in the block (context manager).
 
-    So a mistake of an administrator in one znode does not affect the others.
+    A mistake of an administrator in one znode does not affect the others.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Sessions of the processes that share an SQLite metadata store: detects processes that have died, and notifies
+"""Sessions of the processes that share an SQLite metadata store. They detect processes that have died, and notify
 processes of changes.
 
 Each session has two named pipes in the directory `sessions`. However a process dies, the kernel closes its pipes, so

@@ -185,11 +185,13 @@ def end_and_bump(
     """End a transaction and bump the epoch, or switch to a new producer id if the epochs are exhausted (EndTxn with
     transaction.version 2, KIP-890).
 
-    A request with the current epoch ends the current transaction. A request with the previous epoch is a repetition,
-    because the producer has missed the response. An abort without an open transaction only bumps the epoch. While a
-    transaction is being completed, every request fails with CONCURRENT_TRANSACTIONS, and the producer repeats it.
+    A request with the current epoch ends the current transaction. In a complete state, a request with the previous
+    epoch counts as repeated: the producer has missed the response, or its transaction was aborted for it. An abort
+    without an open transaction only bumps the epoch. While a transaction is being completed, every request fails with
+    CONCURRENT_TRANSACTIONS, and the producer repeats it.
 
         state            | abort, repeated | abort        | commit, repeated | commit
+        Ongoing          | fenced          | abort        | fenced           | commit
         Empty            | fenced          | next epoch   | fenced           | invalid state
         CompleteAbort    | unchanged       | next epoch   | invalid state    | invalid state
         CompleteCommit   | invalid state   | next epoch   | unchanged        | invalid state

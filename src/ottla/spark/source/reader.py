@@ -1,7 +1,8 @@
-"""The reader of batches from brokers, and what it shares with that of streams: tasks for ranges, and reading a range.
+"""The batch reader for brokers, and the base class that it shares with the stream reader: tasks for ranges, and reading
+a range.
 
-Planning runs in a Python process of the driver, reading in Python workers of the executors; only `RangePartition` and
-the reader itself are serialized.
+Planning runs in a Python process on the driver, reading in Python workers of the executors. Spark serializes the data
+source, the reader and each `RangePartition` to get them there.
 """
 
 from __future__ import annotations

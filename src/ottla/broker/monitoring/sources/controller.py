@@ -56,7 +56,7 @@ def unclean_elections(scrape: Scrape) -> int:
 def _zookeeper(scrape: Scrape) -> ZooKeeperMetadataStore | None:
     """Return the metadata store if it is ZooKeeper, else None.
 
-    The class is not imported, as it needs the package kazoo.
+    It is recognized by an attribute, so that brokers without ZooKeeper do not import the module of the class.
     """
     store: Any = scrape.broker.store
     return store if hasattr(store, "request_times") else None
