@@ -179,7 +179,9 @@ def test_token_request_is_retried_after_a_response_that_is_no_http() -> None:
             for response in responses:
                 connection, _ = server.accept()
                 with connection:
-                    connection.recv(65536)
+                    request = b""
+                    while not request.endswith(b"client_credentials"):  # unread bytes would reset the connection
+                        request += connection.recv(65536)
                     connection.sendall(response)
 
         thread = threading.Thread(target=respond, daemon=True)
