@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import ssl
 import threading
 import time
 from functools import partial
@@ -175,12 +174,7 @@ def test_rsa_key_accepts_every_rsa_algorithm_unless_it_has_an_alg(
 
 
 def test_keys_are_loaded_over_tls_that_the_jaas_config_trusts(issuer: Issuer, tmp_path: Path) -> None:
-    authority = certificates.authority()
-    certified = certificates.signed(authority, "localhost")
-    (tmp_path / "server.pem").write_text(certified.key_pem() + certified.pem)
-    (tmp_path / "ca.pem").write_text(authority.pem)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(tmp_path / "server.pem")
+    tls = certificates.localhost_server(tmp_path)
     with ThreadingHTTPServer(
         ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=issuer.path.parent)
     ) as server:

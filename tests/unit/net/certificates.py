@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import ssl
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from cryptography import x509
@@ -99,3 +101,14 @@ def _builder(name: str, issuer: str, key: Any, valid: datetime.timedelta = 30 * 
     return x509.CertificateBuilder(
         _name(issuer), _name(name), key, x509.random_serial_number(), NOW - 2 * DAY, NOW + valid
     )
+
+
+def localhost_server(directory: Path) -> ssl.SSLContext:
+    """Return the TLS context of a server on localhost. The authority's certificate is written to `ca.pem`."""
+    issuer = authority()
+    certified = signed(issuer, "localhost")
+    (directory / "server.pem").write_text(certified.key_pem() + certified.pem)
+    (directory / "ca.pem").write_text(issuer.pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(directory / "server.pem")
+    return context

@@ -126,12 +126,7 @@ def test_client_credentials_are_read_from_jaas_and_urlencoded_if_configured() ->
 
 def test_token_endpoint_with_tls_is_trusted_by_the_ssl_options_of_the_jaas_config(tmp_path: Path) -> None:
     certificates = pytest.importorskip("tests.unit.net.certificates")
-    authority = certificates.authority()
-    certified = certificates.signed(authority, "localhost")
-    (tmp_path / "server.pem").write_text(certified.key_pem() + certified.pem)
-    (tmp_path / "ca.pem").write_text(authority.pem)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(tmp_path / "server.pem")
+    tls = certificates.localhost_server(tmp_path)
     jaas = {
         "clientId": "id",
         "clientSecret": "secret",
