@@ -67,7 +67,7 @@ class ConfigurationError(KafkaError, ValueError):
 
 
 class SerializationError(KafkaError, ValueError):
-    """A key, value or header could not be serialized or deserialized."""
+    """A key, value or header could not be serialized or deserialized, or a batch could not be encoded."""
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError, retriable=True):
@@ -302,7 +302,7 @@ class TopicAlreadyExistsError(KafkaError, code=36):
 
 
 class InvalidPartitionsError(KafkaError, code=37):
-    """The number of partitions is not valid."""
+    """The number of partitions, or the number of a partition, is not valid."""
 
 
 class InvalidReplicationFactorError(KafkaError, code=38):

@@ -1,5 +1,5 @@
-"""The tables of topics (`ottla.table.format`) on this machine: write the committed records to them, read and query
-them.
+"""The tables of topics (`ottla.table.format`) on this machine: write the committed records to them, and read and
+query them.
 """
 
 from __future__ import annotations

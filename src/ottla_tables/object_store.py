@@ -18,8 +18,9 @@ S3_VARIABLES: Final = {
     "s3.secret-access-key": ("AWS_SECRET_ACCESS_KEY",),
     "s3.session-token": (SESSION_TOKEN,),
 }
-"""The properties for S3, and the environment variables that are used if a property is not set. The first variable is
-also the name of delta-rs' option.
+"""The properties for S3, each with its environment variables, of which the first that is set is used if the property is
+not set. The variables of S3_CREDENTIALS are used only together: if the properties have no key, and the environment has
+one. The first variable is also the name of delta-rs' option.
 """
 S3_CREDENTIALS: Final = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
 """The credentials for S3. They belong together: a session token from the environment is not valid for a key from the

@@ -204,6 +204,6 @@ class Coordinators:
             self._transactions.remove_expired()
 
     @property
-    def highest_producer_id(self) -> int:
-        """The highest producer id of the transactional ids that this broker coordinates; -1 if there are none."""
-        return -1 if self._transactions is None else self._transactions.highest_producer_id
+    def producer_ids(self) -> list[int]:
+        """The producer ids of the transactional ids that this broker coordinates."""
+        return [] if self._transactions is None else self._transactions.producer_ids

@@ -123,7 +123,9 @@ class RequestContext:
         return broker.config.apache_kafka_brokers_enable and own is not None and own.name == connection.listener.name
 
     def require_broker(self) -> None:
-        """Raise ClusterAuthorizationFailedError unless the client is a broker of this cluster."""
+        """Raise ClusterAuthorizationFailedError unless the client is accepted as a broker of this cluster (see
+        `is_broker`).
+        """
         if self.is_broker:
             return
         if self.broker.authorizer is None:

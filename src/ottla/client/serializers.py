@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
 from ottla.config.options import loaded
-from ottla.errors import SerializationError
+from ottla.errors import ConfigurationError, SerializationError
 from ottla.serializers import SERDES, returns_bytes_unchanged, serde_named
 
 Headers = list[tuple[str, bytes | None]]
@@ -95,7 +95,7 @@ def find(option: Any, what: str, configs: Mapping[str, Any] | None = None) -> Co
     `what` is the name of the option, which also says whether it is for keys, and whether it is a deserializer. The
     option is a callable, a serializer or deserializer, a class of one, a short name ("string", "long"), the name of a
     Java class, or the dotted name of a Python object. `configs` are the configs that were passed to the client; the
-    object's `configure` gets them. Raises SerializationError if the name is unknown.
+    object's `configure` gets them. Raises ConfigurationError if the name is unknown.
     """
     if option is None:
         return None
@@ -118,7 +118,7 @@ def _named(name: str, what: str) -> Any:
     try:
         return loaded(name)
     except ValueError as error:
-        raise SerializationError(
+        raise ConfigurationError(
             f"{what}: {name!r} is unknown; expected one of {', '.join(SERDES)} ({error})"
         ) from None
 

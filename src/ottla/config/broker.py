@@ -365,10 +365,10 @@ class BrokerConfig(
     ottla_metadata_dir = Option[str | None](
         None,
         nullable(text),
-        "Directory of the embedded metadata store, which all brokers of a machine share: they form a cluster without "
-        "ZooKeeper. Must be on a local disk, and cannot be set together with zookeeper.connect. Not set: the broker "
-        "is standalone, unless zookeeper.connect is set; several ottla.brokers use metadata below the first log "
-        "directory.",
+        "Directory of the embedded metadata store. Brokers of one machine with the same directory form a cluster "
+        "without ZooKeeper. Must be on a local disk, and cannot be set together with zookeeper.connect. Not set: the "
+        "directory `metadata` below the first log directory if ottla.brokers is more than 1; otherwise the broker is "
+        "standalone, unless zookeeper.connect is set.",
     )
     ottla_tables_enable = Option(
         False,
@@ -508,8 +508,8 @@ class BrokerConfig(
         MAX_INT,
         integer(0),
         "Maximum number of connections of the broker; further ones wait until others are closed. If there are several "
-        "listeners, the inter-broker listener always accepts connections, and the least recently used client "
-        "connection is closed instead. listener.name.NAME.max.connections limits a listener in addition.",
+        "listeners, the inter-broker listener accepts connections beyond this limit, and for each of them the least "
+        "recently used client connection is closed. listener.name.NAME.max.connections limits a listener in addition.",
     )
     max_connections_per_ip = Option(
         MAX_INT, integer(0), "Maximum number of connections from one IP address; further ones are closed at once."
@@ -644,14 +644,15 @@ class BrokerConfig(
         16777216,
         integer(1, MAX_INT),
         "Maximum size in bytes of a producer's batch after decompression; a larger one fails with MESSAGE_TOO_LARGE. "
-        "Not checked if ottla.validate.records is crc, except for batches that the broker converts.",
+        "If ottla.validate.records is crc, only checked for batches that the broker compresses again or stores in an "
+        "older message format.",
     )
     ottla_validate_records = Option(
         "all",
         one_of("all", "crc"),
         "What the leader validates of a producer's batch: all of its records, as Kafka does, or only its header and "
         "CRC (crc), which is cheaper and trusts producers to encode records, timestamps and keys correctly. Batches "
-        "that the broker converts are always validated completely.",
+        "that the broker compresses again or stores in an older message format are always validated completely.",
     )
     unclean_leader_election_enable = Option(
         False,
@@ -798,7 +799,8 @@ class BrokerConfig(
     log_index_size_max_bytes = Option(
         10 * 1024 * 1024,
         integer(4),
-        "Maximum size in bytes of an index file; when it is full, a new segment is rolled.",
+        "Maximum size in bytes of a segment's offset index and of its time index; when one of them is full, a new "
+        "segment is rolled.",
     )
     log_index_interval_bytes = Option(
         4096, integer(0), "Minimum number of bytes of records between two entries of an offset index."
@@ -874,8 +876,9 @@ class BrokerConfig(
     log_message_format_version = Option(
         "3.0-IV1",
         format_version,
-        "The broker stores batches in message format 0 if this Kafka version is below 0.10, and in format 1 if it is "
-        "below 0.11. Later versions have no effect.",
+        "Kafka version that determines the message format in which the broker stores producers' batches: 0 if it is "
+        "below 0.10, 1 if it is 0.10, and 2 from 0.11 on. The broker's own batches, such as those of committed "
+        "offsets, always have format 2.",
     )
     log_message_downconversion_enable = Option(
         True,
@@ -1155,14 +1158,15 @@ class BrokerConfig(
     group_share_max_delivery_count_limit = Option(
         10,
         integer(5, 25),
-        "Maximum value that a group can set for share.delivery.count.limit; a higher one is rejected. It is also the "
-        "maximum of group.share.delivery.count.limit.",
+        "Maximum value that a group can set for share.delivery.count.limit; a higher one is rejected. It also limits "
+        "group.share.delivery.count.limit, which is at most 10 in any case.",
     )
     group_share_partition_max_record_locks = Option(
         2000,
         integer(100, 10000),
-        "Maximum number of records of a partition that a share group can have in flight, so that it gets no more of "
-        "them until some are acknowledged. A group can set share.partition.max.record.locks instead.",
+        "Maximum number of records of a partition that a share group can have in flight; at this number, it gets no "
+        "further ones until the first of them are acknowledged or archived. A group can set "
+        "share.partition.max.record.locks instead.",
     )
     group_share_min_partition_max_record_locks = Option(
         100,

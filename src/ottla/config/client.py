@@ -205,7 +205,8 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
         30_000,
         integer(1),
         "Maximum in milliseconds of the connection setup timeout, which starts at socket.connection.setup.timeout.ms"
-        " and doubles with each failed attempt in a row. A lower value than that means no doubling.",
+        " and doubles with each failed attempt in a row. If it is lower than that, the timeout "
+        "does not grow.",
     )
     metadata_max_age_ms: Final = Option(
         300_000,

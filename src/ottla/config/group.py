@@ -58,8 +58,9 @@ class GroupConfig(Config, subject="group"):
     share_partition_max_record_locks = Option(
         2000,
         integer(100),
-        "Maximum number of records of a partition that a share group can have in flight, so that it gets no more of "
-        "them until some are acknowledged. Not set: the broker's group.share.partition.max.record.locks.",
+        "Maximum number of records of a partition that a share group can have in flight; at this number, it gets no "
+        "further ones until the first of them are acknowledged or archived. Not set: the broker's "
+        "group.share.partition.max.record.locks.",
     )
     share_auto_offset_reset = Option(
         LATEST,

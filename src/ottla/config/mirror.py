@@ -72,8 +72,8 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     topics_exclude = Option(
         patterns(r".*[\-\.]internal, .*\.replica, __.*"),
         patterns,
-        "Topics not to copy even if topics matches them: names and regular expressions, separated by commas; empty: "
-        "none. It does not exclude heartbeats topics while heartbeats.replication.enabled is true.",
+        "Topics not to copy, even if they match the config `topics`: names and regular expressions, separated by "
+        "commas; empty: none. It does not exclude heartbeats topics while heartbeats.replication.enabled is true.",
     )
     groups = Option(
         patterns(".*"),
@@ -83,8 +83,8 @@ class MirrorConfig(Config, subject="mirror maker", no_effect=NO_EFFECT):
     groups_exclude = Option(
         patterns("console-consumer-.*, connect-.*, __.*"),
         patterns,
-        "Groups whose offsets are not translated even if groups matches them: names and regular expressions, separated "
-        "by commas; empty: none.",
+        "Groups whose offsets are not translated, even if they match the config `groups`: names and regular "
+        "expressions, separated by commas; empty: none.",
     )
     replication_policy_class = Option(
         DEFAULT,

@@ -116,7 +116,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
         boolean,
         "Whether the producer prevents duplicates and reordering when it retries batches. This requires acks=all, "
         "retries above 0, and max.in.flight.requests.per.connection of at most 5; otherwise idempotence is turned "
-        "off, or an error is raised if it or transactional.id is set.",
+        "off, or an error is raised if enable.idempotence=true or transactional.id is set explicitly.",
     )
     transactional_id: Final = Option(
         None,
@@ -128,7 +128,7 @@ class ProducerConfig(ClientConfig, subject="producer"):
         60_000,
         integer(),
         "Time in milliseconds after which the coordinator aborts an open transaction; at most the broker's "
-        "transaction.max.timeout.ms. It cannot be set together with transaction.two.phase.commit.enable.",
+        "transaction.max.timeout.ms. It cannot be set together with transaction.two.phase.commit.enable=true.",
     )
     transaction_two_phase_commit_enable: Final = Option(
         False,

@@ -95,8 +95,8 @@ class RemoteLogConfig(
     rsm_config_chunk_bytes = Option(
         4 * 1024 * 1024,
         integer(64 * 1024, 256 * 1024 * 1024),
-        "Size in bytes of the ranges in which the broker reads segments from remote storage; at the end of a segment, "
-        "a range is smaller.",
+        "Size in bytes of the ranges in which the broker reads segments from remote storage; the last range of "
+        "a segment may be smaller.",
     )
     rsm_config_cache_bytes = Option(
         128 * 1024 * 1024,

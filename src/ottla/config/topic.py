@@ -127,7 +127,7 @@ class TableConfig(Config, subject="table"):
         16,
         integer(0, LONG_MAX),
         "Number of small files in a partition of the table (in all of it if it is not partitioned) at which `ottla "
-        "tables` merges them after a write; 0: never; 1 is the same as 2. A file is small below half of "
+        "tables` merges them after a write; 0: never; 1 is the same as 2. A file counts as small below half of "
         "ottla.table.flush.bytes.",
     )
     ottla_table_retention_ms = Option(
@@ -196,8 +196,9 @@ class TopicConfig(TableConfig, subject="topic"):
     follower_replication_throttled_replicas = Option(
         "",
         text,
-        "Replicas that fetch from their leaders at most at follower.replication.throttled.rate of their brokers unless "
-        "they are in the ISR, as partition:broker pairs separated by commas, or * for all; empty: none.",
+        "Replicas to throttle while they are followers outside the ISR, as partition:broker pairs separated by commas, "
+        "or * for all; empty: none. Together, those of a broker fetch at no more than its "
+        "follower.replication.throttled.rate.",
     )
     index_interval_bytes = Option(
         4096, int_, "Minimum number of bytes of the log between two entries of a segment's offset index."
@@ -205,8 +206,9 @@ class TopicConfig(TableConfig, subject="topic"):
     leader_replication_throttled_replicas = Option(
         "",
         text,
-        "Replicas that, as leaders, send to followers outside the ISR at most at leader.replication.throttled.rate of "
-        "their brokers, as partition:broker pairs separated by commas, or * for all; empty: none.",
+        "Replicas to throttle while they are leaders, as partition:broker pairs separated by commas, or * for all; "
+        "empty: none. Together, those of a broker send to followers outside the ISR at no more than its "
+        "leader.replication.throttled.rate.",
     )
     local_retention_bytes = Option(
         -2,

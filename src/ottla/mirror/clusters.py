@@ -89,7 +89,7 @@ class TopicReader:
         ends = await self._consumer.end_offsets(partitions)
         while behind := [tp for tp in partitions if await self._consumer.position(tp) < ends[tp]]:
             polled = await self._consumer.poll(POLL_MS)
-            log.debug("Polled topic %s; partitions that were not read to the end before: %d", self._topic, len(behind))
+            log.debug("Polled topic %s; partitions not read to the end before this poll: %d", self._topic, len(behind))
             for records in polled.values():
                 for record in records:
                     yield record

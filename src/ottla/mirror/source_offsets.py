@@ -1,9 +1,9 @@
 """The offsets up to which the source was copied, in a compacted topic of the target.
 
-The topic and its records are those of Kafka Connect's source offsets, so this tool continues where MirrorMaker 2
-has stopped, and vice versa. Offsets committed for a consumer group could be used instead, but by default a cluster
-removes the offsets of a group without members after a week (offsets.retention.minutes), and all records would then be
-copied again.
+The topic and its records are those in which MirrorMaker 2 in dedicated mode stores Kafka Connect's source offsets, so
+this tool continues where such a MirrorMaker has stopped, and vice versa. Offsets committed for a consumer group could
+be used instead, but by default a cluster removes the offsets of a group without members after a week
+(offsets.retention.minutes), and all records would then be copied again.
 """
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ class EncoderWriter(Source):
             self.run.append(("x", ""))
 
     def differs(self, field: Field, place: str) -> str:
-        """Return the condition that a field does not have its default; "True" for a nullable structure in a tag."""
+        """Return the source of the condition that a field differs from its default; "True" for a nullable structure in
+        a tag.
+        """
         if field.kind == "array" and field.default is not None:
             return f"{place} is None or {place}" if field.nullable_in(self.version) else place
         if field.kind == "struct" and field.tag is not None and field.nullable_in(self.version):

@@ -182,7 +182,7 @@ def verify(buf: Buffer, start: int, header: BatchHeader) -> None:
 
 
 def verify_crc(view: memoryview, start: int, header: BatchHeader) -> None:
-    """Check the CRC of the whole batch at `start`. Raises CorruptMessageError if it is wrong."""
+    """Check the CRC of the batch at `start`, which must be complete. Raises CorruptMessageError if it is wrong."""
     computed = crc32c(view[start + CRC_START : start + header.length + LOG_OVERHEAD], 0)
     if computed != header.crc:
         raise CorruptMessageError(

@@ -412,7 +412,7 @@ class RemoteLogManager:
         except KafkaError as error:
             stats.remote_fetch_errors += 1
             reads_log.warning(
-                "Cannot read offset %d of %s from remote storage; the client gets no records: %s",
+                "Cannot read offset %d of %s from remote storage; the client gets no records and has to retry: %s",
                 offset,
                 partition.topic_partition,
                 error,
@@ -503,9 +503,9 @@ class RemoteLogManager:
                 if await self._topic_exists(remote.topic, remote.topic_id):
                     continue  # this broker has not received the topic yet
                 log.info(
-                    "Deleting all segments of %s in remote storage (%d), because the topic was deleted",
-                    remote,
+                    "Deleting all %d segments of %s in remote storage, because the topic was deleted",
                     len(store),
+                    remote,
                 )
                 for segment in list(store.segments):
                     await self._delete(store, segment, self._partitions.topic_stats.get(None))

@@ -60,7 +60,7 @@ class SegmentDeleter:
             forgotten = self._abandoned.pop(next(iter(self._abandoned)))
             log.warning(
                 "The objects of the unfinished copy %s may stay in remote storage, because this broker remembers at "
-                "most %d unfinished copies to be deleted",
+                "most %d unfinished copies to be deleted; if they do, delete them by hand",
                 object_name(forgotten, RemoteFile.LOG),
                 MAX_ABANDONED,
             )

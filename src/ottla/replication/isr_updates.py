@@ -78,8 +78,7 @@ async def submit_until_settled(
             return None
         except SUPERSEDED as error:
             log.info(
-                "Not requesting again to change the ISR of %s to %s, because the partition has changed or was deleted: "
-                "%s",
+                "No longer requesting the change of the ISR of %s to %s: the partition has changed or was deleted: %s",
                 tp,
                 list(isr),
                 error.name,

@@ -23,7 +23,7 @@ log = logging.getLogger("ottla.replication")
 
 
 class FollowerFetch(NamedTuple):
-    """A follower's state when it sent a fetch request."""
+    """A follower's fetch request, as the leader sees it."""
 
     replica_id: int
     broker_epoch: int

@@ -1,4 +1,4 @@
-"""ACLs (KIP-11, KIP-290): each allows or denies an operation on resources to a principal that connects from a host.
+"""ACLs (KIP-11, KIP-290): each allows or denies a principal that connects from a host an operation on resources.
 
 ACLs, resource patterns and filters are immutable. Brokers, clients and tools use the same types.
 """

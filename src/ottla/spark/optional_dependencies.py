@@ -9,7 +9,8 @@ from contextlib import contextmanager
 @contextmanager
 def optional_dependency(name: str, *, extra: str) -> Iterator[None]:
     """Context manager: turn the error of a missing package in the block into an ImportError that says which extra to
-    install. `name` is what needs the package. The error of a missing module of Ottla is raised unchanged.
+    install. `name` is what needs the package. The error of a missing module of the package `ottla` itself is raised
+    unchanged.
     """
     try:
         yield

@@ -150,7 +150,7 @@ class LogFile:
 class FileSlice:
     """A range of a file with whole batches, to be sent with sendfile or read. Its length never changes.
 
-    The file stays readable until `release`, although its segment may be deleted meanwhile.
+    The file stays readable until `release`, even if its segment is deleted meanwhile.
     """
 
     __slots__ = ("_file", "nbytes", "position")

@@ -60,7 +60,7 @@ class UnusableDirectoryError(errors.StartupError):
 
 
 class LoadStoppedError(Exception):
-    """The logs were not loaded completely, because the broker stops."""
+    """Loading was stopped before all logs were loaded, because the broker is shutting down."""
 
 
 class LogDir:

@@ -233,8 +233,8 @@ class ProducerStates:
             )
 
     def duplicate_of(self, header: BatchHeader) -> AppendedBatch | None:
-        """Return the batch in the log that this one repeats, if it is among the producer's last five batches; else
-        None.
+        """Return the batch in the log that `header` repeats, if it is among the last five batches of the producer's
+        current epoch; else None.
 
         Batches of completed transactions are not compared: their producer has received the response, or has given up
         the batch. librdkafka then reuses those sequence numbers for other records (see `check`).

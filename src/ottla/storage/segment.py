@@ -167,7 +167,8 @@ class Segment:
             raise KafkaStorageError(f"{self.offset_index.path} points beyond the end of its log")
 
     def finish(self) -> bool:
-        """Add the last time index entry, write and close both indexes, and free preallocated space.
+        """Add the last time index entry unless the index has it, write and close both indexes, and free preallocated
+        space.
 
         Return whether an index file has changed, so that the segment has to be flushed again.
         """

@@ -205,7 +205,10 @@ class Collector:
 
     @property
     def slow_reason(self) -> str:
-        """The reason why the cluster does not respond; empty if it is unknown or if the cluster responds."""
+        """The last known reason why the cluster may not respond: the error of the last refresh or, without one, the
+        reason why connecting to a broker has been slow. Empty if there is neither. It may remain for a while after the
+        cluster responds again.
+        """
         reason = self._admin.connections.slow_reason if self._admin is not None else ""
         return str(self.error or reason or "")
 

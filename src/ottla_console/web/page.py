@@ -122,7 +122,9 @@ class Page:
         return "?" + urlencode({name: value for name, value in parameters.items() if value is not None})
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
-        """Return the HTML page of a template. It shows the notice of the session, which is then removed."""
+        """Return the HTML page of a template. It shows the notice of the session, if there is one, and removes
+        it from the session.
+        """
         collector = self.console.collector
         text = self.console.templates.get_template(template).render(
             page=self,

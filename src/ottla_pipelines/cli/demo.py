@@ -43,7 +43,8 @@ COMMAND = Command(
         Flag("--keep", "keep the broker's data and Spark's checkpoint after the run"),
         Option(
             "--data DIR",
-            "directory for the data of the run; without --resume, that of an earlier run is emptied",
+            "directory for the data of the run; if it is from an earlier run, it is emptied first, unless --resume is "
+            "used",
             Path,
             default=Path("demo-data"),
         ),
@@ -53,7 +54,7 @@ COMMAND = Command(
         ),
         Option(
             "--table-format iceberg|delta|parquet",
-            "write the rows to a topic with a table in this format as well, and check each row there",
+            "also write the rows, through a topic, to a table in this format, and check each row of the table",
             choices=("iceberg", "delta", "parquet"),
         ),
         Option("--limit N", "process only the first N flights; no effect with --input", _positive(int)),

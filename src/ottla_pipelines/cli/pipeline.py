@@ -232,7 +232,7 @@ _COMMON = (
         "--database URL",
         "database of SQL sinks (default: OTTLA_PIPELINE_DATABASE in the environment, or results.db in the project)",
     ),
-    Option("--master URL", "Spark master (default: local[*,4])"),
+    Option("--master URL", "Spark master (default: local[*,4]); not with --remote"),
     Option("--remote sc://HOST:PORT", "Spark Connect server to use instead of starting one"),
     Repeatable("--conf KEY=VALUE", "Spark config, such as spark.sql.shuffle.partitions=4"),
     Flag("--json", "print events as JSON, an object per line"),
@@ -249,8 +249,8 @@ COMMAND = Command(
                 Option("name NAME", "name of the project and of its directory", Path),
                 Option(
                     "--template page-visits|empty",
-                    "content of the project: page-visits, the analysis of a web server's log, with sample data for "
-                    "`run --demo`, or empty, a topic that is copied to a table",
+                    "template of the project. page-visits: analyzes a web server's log, with sample data for `run "
+                    "--demo`; empty: copies a topic to a table",
                     default="empty",
                 ),
             ),
@@ -279,7 +279,11 @@ COMMAND = Command(
                     default=[],
                 ),
                 Flag("--full-refresh-all", "empty all tables and compute them from the beginning"),
-                Option("--progress-dir DIR", "directory for the run's progress, which `ottla console` shows", Path),
+                Option(
+                    "--progress-dir DIR",
+                    "directory for the run's progress, which `ottla console --progress-dir DIR` shows",
+                    Path,
+                ),
             ),
         ),
         Action("dry-run", "check the definitions without running them", run, options=_COMMON),

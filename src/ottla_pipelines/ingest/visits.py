@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 BEGIN: Final = dt.datetime(2026, 3, 1, 8, 0, tzinfo=dt.UTC)
 """The time at which the first line is sent. One line follows per second; the visits of late lines were earlier."""
 PRESENT: Final = 30
-"""The number of visitors at the same time, without bots."""
+"""The number of visitors, not counting bots, who are present at the same time; fewer if there are fewer people."""
 STAY: Final = 40
 """The number of visits (of all visitors) after which one visitor is replaced. A visitor thus stays for PRESENT * STAY
 visits.

@@ -79,7 +79,9 @@ class ProtobufSchema:
 
     @cached_property
     def normalized(self) -> str:
-        """The text without comments, in the order of the descriptor; the canonical text if it cannot be written so."""
+        """The schema as a .proto file that is written from its descriptor: without comments, with enums first, and then
+        messages, services and extensions. `canonical` if protoc does not compile that file to the same descriptor.
+        """
         try:
             return self._written(self.file, _compile(self.canonical, self._references)[:-1]) or self.canonical
         except ValueError:  # protoc does not compile what `proto_text` writes for an edition

@@ -161,7 +161,7 @@ def mode_key(subject: str | None) -> bytes:
 
 
 def context(name: str) -> Record:
-    """Return the record that adds a context to the topic."""
+    """Return the record that lists a context in the topic."""
     document = {"tenant": TENANT, "context": name}
     return dumps({"keytype": "CONTEXT", **document, "magic": 0}), dumps(document)
 

@@ -4,8 +4,8 @@ A task reads the topic continuously, and so sees the changes of other registries
 has applied the appended records, so that it succeeds only for records that every registry will read.
 
 Several registries may write. They have the same transactional id, so the last one to write fences the others. As long
-as a registry is not fenced, no other one has written, so it decides about a change with the whole topic in view.
-Confluent's registries elect a leader that writes, and forward requests to it.
+as a registry is not fenced, no other one has written since it took over the id, so it decides about a change with the
+whole topic in view. Confluent's registries elect a leader that writes, and forward requests to it.
 """
 
 from __future__ import annotations

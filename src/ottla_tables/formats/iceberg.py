@@ -218,7 +218,10 @@ class IcebergTable:
         return parse_offsets(self._table.properties.get(OFFSETS_PROPERTY)) if self._base is not None else {}
 
     def open_file(self, name: str, directory: str) -> tuple[str, Any]:
-        """Create a data file in `data` below the location of the table."""
+        """Create a data file in `data`, below the location of the table, and return its path and a stream to write to.
+
+        `directory` is a path below `data`; empty: `data` itself.
+        """
         path = "/".join(filter(None, (self._table.location(), "data", directory, name)))
         return path, self._table.io.new_output(path).create()
 

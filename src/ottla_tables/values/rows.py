@@ -19,7 +19,9 @@ MAX_SELECTIONS: Final = 20
 
 
 class InvalidRowsError(ValueError):
-    """Raised if some records of a batch cannot be converted. `rows` has their numbers as an Arrow array."""
+    """Raised if some records of a batch cannot be converted. `rows` is an Arrow array of their indexes in the
+    batch, counted from 0.
+    """
 
     def __init__(self, message: str, rows: Any) -> None:
         super().__init__(message)

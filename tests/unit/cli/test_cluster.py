@@ -103,6 +103,9 @@ def test_cluster_without_zookeeper_shares_a_metadata_directory(
     assert loaded.zookeeper is None
     assert main(["cluster", "kill", "zookeeper", "--dir", str(tmp_path)]) == 1
     assert "has no ZooKeeper" in capsys.readouterr().err
+    for option in (["--zookeeper"], ["--zookeeper-port", "0"]):
+        assert main(["cluster", "up", *option, "--dir", str(tmp_path)]) == 1
+        assert "has a cluster with an embedded metadata store" in capsys.readouterr().err
 
 
 def test_config_that_differs_per_broker_cannot_be_overridden(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_reset_sets_offsets_and_deletes_internal_topics(
 ) -> None:
     group_arguments = (*at, "--group", empty_group, "--reset-offsets")
     with KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(f"renamed-{empty_group}", 1, 1)])
         output = run(capsys, *group_arguments, "--all-input-topics", "--to-latest", "--dry-run")
         assert table(output) == [
             ["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"],
@@ -126,10 +127,13 @@ def test_reset_sets_offsets_and_deletes_internal_topics(
             "-2",
             "--execute",
             "--delete-all-internal-topics",
+            "--delete-internal-topic",
+            f"renamed-{empty_group}",
         )
         committed = {tp: entry.offset for tp, entry in admin.list_streams_group_offsets(empty_group).items()}
         assert committed == {TopicPartition(empty_group, 0): 1, TopicPartition(empty_group, 1): 0}
-        assert not [topic for topic in admin.list_topics() if topic.startswith(f"{empty_group}-")]
+        topics = admin.list_topics()
+        assert not [topic for topic in topics if topic.startswith((f"{empty_group}-", "renamed-"))]
     assert f"{empty_group},1,0" in run(
         capsys, *group_arguments, "--all-input-topics", "--to-current", "--dry-run", "--export"
     )

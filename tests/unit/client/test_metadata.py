@@ -239,3 +239,20 @@ def test_new_topic_is_requested_without_the_backoff_between_refreshes() -> None:
 
     run(sender, test, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
     assert len(sender.requests) == 2
+
+
+def test_first_retry_of_a_failed_refresh_waits_for_retry_backoff_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = BrokerConnectionError("away")
+    sender = ScriptedSender(away, away, away, response(topic("t", (1, 0))))
+    pauses: list[float] = []
+
+    async def pause(_metadata: Metadata, seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(Metadata, "_pause", pause)
+
+    async def test(metadata: Metadata) -> None:
+        await metadata.wait_for_topic("t", 5)
+
+    run(sender, test, retry_backoff_ms=100, retry_backoff_max_ms=1000)
+    assert pauses[:3] == [pytest.approx(seconds, rel=0.21) for seconds in (0.1, 0.2, 0.4)]

@@ -9,7 +9,7 @@ import pytest
 import ottla
 from ottla import serializers
 from ottla.client.serializers import find
-from ottla.errors import SerializationError
+from ottla.errors import ConfigurationError, SerializationError
 from ottla.serializers import SERDES
 
 
@@ -24,7 +24,7 @@ def test_serializer_may_be_named_by_ottlas_or_javas_name(name: str) -> None:
 
 
 def test_unknown_name_is_rejected_with_the_valid_ones() -> None:
-    with pytest.raises(SerializationError, match=r"value_serializer: 'Avro'.*String, Integer"):
+    with pytest.raises(ConfigurationError, match=r"value_serializer: 'Avro'.*String, Integer"):
         find("Avro", "value_serializer")
 
 

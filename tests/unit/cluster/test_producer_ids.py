@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.unit.cluster.shared_tree import Session, SharedTree
 
+from ottla.broker.server.broker_node import _highest_producer_id
 from ottla.cluster.broker.producer_ids import MAX_PLAUSIBLE_ID, ProducerIds
 from ottla.cluster.image.store_reader import create_persistent_nodes
 from ottla.cluster.store import znodes
@@ -63,6 +66,11 @@ def test_implausible_id_in_a_log_does_not_advance_the_allocator() -> None:
         assert await ids.next_id() == 0
 
     asyncio.run(test())
+
+
+def test_implausible_id_of_a_transactional_id_does_not_hide_the_others() -> None:
+    coordinators = SimpleNamespace(producer_ids=[5, MAX_PLAUSIBLE_ID])
+    assert _highest_producer_id(cast("Any", []), cast("Any", coordinators)) == 5
 
 
 def test_block_that_would_exceed_the_range_is_not_allocated() -> None:

@@ -76,7 +76,7 @@ class OffsetAlteration:
         self.partitions: list[TopicIdPartition] = []
         """The partitions whose start offset was set."""
         self.offsets: dict[TopicPartition, int] = {}
-        """The new start offsets."""
+        """The new start offsets of the partitions in `partitions`."""
 
     async def alter(self, requested: m.AlterShareGroupOffsetsRequestTopic) -> m.AlterShareGroupOffsetsResponseTopic:
         """Set the start offsets of a topic's partitions concurrently. An error of one does not affect the others."""

@@ -28,7 +28,7 @@ def handle(request: SaslAuthenticateRequest, context: RequestContext) -> SaslAut
     except SaslAuthenticationFailedError as error:
         del state[PROOF]
         log.warning(
-            "Cannot verify that the client %s is a broker of this cluster: %s",
+            "Cannot verify that the client %s is a broker of this cluster, so it is not accepted as one: %s",
             context.connection.peer,
             error.message,
         )

@@ -200,9 +200,11 @@ class BrokerNode:
         log.info("Stopped broker %d in %.2f s", self.broker_id, self._clock.monotonic() - began)
 
     async def kill(self) -> None:
-        """Stop as if the process were killed: requests in progress get no response, and leaders are not moved away.
+        """Stop like a killed process, as far as others can see: requests in progress get no response, and leaders are
+        not moved away.
 
-        The other brokers notice it at once. Nothing is lost on disk, unlike after a loss of power.
+        Unlike a killed process, the broker ends its session, so that the other brokers notice it at once, and flushes
+        its logs and marks them as clean, so that the next start does not recover them.
         """
         self._listeners.disconnect()
         await self.stop(moves_leaders=False)
@@ -338,7 +340,9 @@ class BrokerNode:
     def _build_context(
         self, stack: AsyncExitStack, store: MetadataStore, secret: bytes | None
     ) -> tuple[BrokerContext, BrokerLifecycle]:
-        """Create the parts of the broker. None of them is started yet."""
+        """Create the parts of the broker without starting them, and return its context and its lifecycle. `stack`
+        closes the parts.
+        """
         config, clock = self.config, self._clock
         self._reporters = created_reporters(config.metric_reporters, config.originals)
         lifecycle = self._lifecycle = BrokerLifecycle(
@@ -699,5 +703,5 @@ def _highest_producer_id(partitions: Partitions, coordinators: Coordinators) -> 
     Ids from MAX_PLAUSIBLE_ID on are ignored.
     """
     producer_ids = [producer_id for partition in partitions for producer_id in partition.log.producers.producers]
-    producer_ids += [coordinators.highest_producer_id]
+    producer_ids += coordinators.producer_ids
     return max((producer_id for producer_id in producer_ids if producer_id < MAX_PLAUSIBLE_ID), default=-1)

@@ -69,7 +69,7 @@ class LogDirs(list[LogDir]):
                 log_dir.take_offline(error.message)
 
     def stop_loading(self) -> None:
-        """Make `load` stop, because the broker stops."""
+        """Make `load` stop, because the broker is shutting down."""
         for log_dir in self:
             log_dir.stop_loading()
 

@@ -1,5 +1,5 @@
-"""The actions of `ottla cluster` that work with any running cluster, as kafka-cluster.sh does: cluster-id, unregister
-and list-endpoints.
+"""The actions of `ottla cluster` that connect to any running cluster, as kafka-cluster.sh does: cluster-id,
+list-endpoints and unregister. Only KRaft clusters of Apache Kafka support unregister.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ ACTIONS: Final = (
     Action("cluster-id", "print the id of any cluster", cluster_id, options=(*_CONNECTION, JSON)),
     Action(
         "unregister",
-        "remove the registration of a broker from any cluster",
+        "remove the registration of a broker from a KRaft cluster of Apache Kafka",
         unregister,
         options=(*_CONNECTION, Option("--id, -i ID", "id of the broker to unregister", int, required=True)),
     ),

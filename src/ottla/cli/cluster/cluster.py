@@ -81,6 +81,11 @@ def up(directory: Path, args: argparse.Namespace) -> int:
             f"{directory} has a cluster of {len(cluster.brokers)} brokers; use `add` for more of them, and edit "
             "server-N.properties for configs"
         )
+    elif (args.zookeeper or args.zookeeper_port is not None) and cluster.zookeeper_port is None:
+        raise ConfigurationError(
+            f"{directory} has a cluster with an embedded metadata store; "
+            "--zookeeper is for a new cluster in another --dir"
+        )
     cluster.start_zookeeper()
     cluster.start(*cluster.brokers)
     return _print_status(cluster, args)
@@ -206,7 +211,7 @@ COMMAND = Command(
                 ),
                 Flag(
                     "--zookeeper",
-                    "create a new cluster with ZooKeeper as its metadata store, in place of the embedded one",
+                    "use ZooKeeper as the metadata store of a new cluster instead of the embedded one",
                 ),
                 Option(
                     "--zookeeper-port PORT",

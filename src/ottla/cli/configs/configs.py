@@ -78,7 +78,11 @@ COMMAND = AdminCommand(
         *connection(),
         Option("--zookeeper HOST:PORT", "not supported: use --bootstrap-server", action=_ZooKeeper),
         *ENTITY_OPTIONS,
-        Flag("--all", "also print defaults, not only configs that are set on the entity", actions="describe"),
+        Flag(
+            "--all",
+            "also print inherited and default values, not only configs that are set on the entity",
+            actions="describe",
+        ),
         Option(
             "--add-config K=V,K=[V,V]",
             "configs, quotas or SCRAM credentials to set; a value with commas needs brackets",

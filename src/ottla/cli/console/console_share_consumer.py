@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     """Print records until the limit of `--max-messages` or `--timeout-ms` is reached or a signal arrives. Acknowledge
     each of them: accept it, or release or reject it if the options say so.
 
-    Return 0, or after a signal 128 plus its number.
+    Return 0, or 128 plus the number of the signal that ended the command.
     """
     record_format = formatter(args)
     with KafkaShareConsumer(args.topic, _options(args)) as consumer, stopping(consumer.wakeup) as stop:
@@ -101,7 +101,9 @@ COMMAND = Command(
         ),
         OneOf(
             Flag("--release", "release records after they are printed, so that they can be delivered again"),
-            Flag("--reject", "reject records after they are printed, so that they are never delivered again"),
+            Flag(
+                "--reject", "reject records after they are printed, so that they are never delivered to the group again"
+            ),
             required=False,
         ),
         Flag("--reject-message-on-error", "reject a record that cannot be decoded, instead of stopping"),

@@ -69,9 +69,7 @@ class NoOutput:
 
 
 def formatter(args: argparse.Namespace) -> RecordFormatter:
-    """Return the formatter that the options select. Raises ConfigurationError for invalid options, or
-    SerializationError if the default formatter is selected with an unknown deserializer.
-    """
+    """Return the formatter that the options select. Raises ConfigurationError for invalid options."""
     values = dict(properties.load(args.formatter_config)) if args.formatter_config else {}
     values.update(properties.override(text) for text in args.property)
     for option in ("key_deserializer", "value_deserializer"):
@@ -113,7 +111,7 @@ class Format(NamedTuple):
 
     @classmethod
     def from_properties(cls, values: dict[str, str]) -> Format:
-        """Create a format from properties such as `print.key`. Raises SerializationError for an unknown
+        """Create a format from properties such as `print.key`. Raises ConfigurationError for an unknown
         deserializer.
         """
         return cls(

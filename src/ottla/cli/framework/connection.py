@@ -52,7 +52,8 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
         servers.append(
             Option(
                 "--bootstrap-controller HOST:PORT[,…]",
-                "controllers of Apache Kafka (KRaft) to connect to instead of brokers; Ottla needs --bootstrap-server",
+                "controllers of Apache Kafka (KRaft) to connect to instead of brokers; for a cluster of Ottla, use "
+                "--bootstrap-server",
                 action=_Servers,
             )
         )

@@ -103,7 +103,7 @@ def is_set(args: argparse.Namespace, option: str) -> bool:
 
 
 def flag_name(option: str) -> str:
-    """Return an option as the command line has it: `--add-config` for `add_config`."""
+    """Return the name of an option on the command line: `--add-config` for `add_config`."""
     return f"--{option.replace('_', '-')}"
 
 

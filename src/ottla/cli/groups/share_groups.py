@@ -278,7 +278,7 @@ COMMAND = AdminCommand(
         Flag("--all-groups", "describe or delete all share groups"),
         Repeatable(
             "--topic TOPIC[:P,P…]",
-            "topic whose start offsets are reset or deleted; with --reset-offsets also some of its partitions, such as "
+            "topic whose start offsets are reset or deleted; with --reset-offsets, partitions may follow, as in "
             "orders:0,2",
             actions="reset-offsets delete-offsets",
         ),

@@ -434,7 +434,7 @@ def _execute(
         admin.alter_streams_group_offsets(group, offsets, args.timeout)
     topics = list(args.delete_internal_topic)
     if args.delete_all_internal_topics and internal:
-        topics = _internal_topics(admin, [group], args.timeout, output).get(group, [])
+        topics += [t for t in _internal_topics(admin, [group], args.timeout, output).get(group, []) if t not in topics]
     if not topics or not internal:
         return
     failed: dict[Any, KafkaError] = {}

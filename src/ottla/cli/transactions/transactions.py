@@ -216,14 +216,14 @@ COMMAND = AdminCommand(
                 Option("--start-offset N", "first offset of the transaction; this or --producer-id is required", int),
                 Option(
                     "--producer-id ID",
-                    "id of the producer, in place of --start-offset, which needs Kafka 3.0; requires --producer-epoch "
-                    "and --coordinator-epoch",
+                    "id of the producer, in place of --start-offset, which needs brokers of Kafka 3.0 or later; "
+                    "requires --producer-epoch and --coordinator-epoch",
                     int,
                 ),
                 Option("--producer-epoch N", "with --producer-id: epoch of the producer", int),
                 Option(
                     "--coordinator-epoch N",
-                    "with --producer-id: epoch of the transaction coordinator; negative: 0",
+                    "with --producer-id: epoch of the transaction coordinator; a negative number stands for 0",
                     int,
                 ),
             ),

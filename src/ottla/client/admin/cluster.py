@@ -120,8 +120,10 @@ class ClusterAdmin(AdminDriver):
     async def describe_features(
         self, node_id: int | None = None, timeout_ms: float | None = None, *, send_request_to_controller: bool = False
     ) -> FeatureMetadata:
-        """Return the features of the cluster, as reported by the broker `node_id` (None: any broker), or by the
-        controller if `send_request_to_controller` is set.
+        """Return the features of the cluster, as reported by the broker `node_id` (None: any broker).
+
+        With `send_request_to_controller`, which overrides `node_id`, the controller reports them, or in a KRaft cluster
+        any broker.
         """
         lookup = to_controller if send_request_to_controller else any_broker if node_id is None else to_broker(node_id)
         return await self.call(

@@ -276,8 +276,8 @@ class AdminDriver:
             if is_slow and not has_warned and not self.connections.is_failing:
                 has_warned = True
                 log.warning(
-                    "A call of the admin client has been failing for %.1f s; retrying until `retries` or %g s are "
-                    "reached: %s (client.id=%s)",
+                    "A call of the admin client has been failing for %.1f s; retrying for at most %g s in all, unless "
+                    "the config `retries` ends it earlier: %s (client.id=%s)",
                     time.monotonic() - began,
                     limit,
                     last,

@@ -188,7 +188,9 @@ class Metadata:
     # Topics of interest
 
     def touch(self, topic: str) -> None:
-        """Record that a topic is used. A topic that was not used before is part of the next refresh. Thread-safe."""
+        """Record that a topic is used. A topic that was not used before is requested from the next refresh on; this
+        does not start one. Thread-safe.
+        """
         self._topics[topic] = self._clock.monotonic()
 
     def set_topics(self, topics: Iterable[str]) -> None:
@@ -281,7 +283,7 @@ class Metadata:
             # while something is missing or fails. Only a refresh for a new topic may start earlier.
             incomplete = 0 if complete else incomplete + 1
             is_healthy = complete and not any(info.error for info in self.cluster.topics.values())
-            await self._pause(self._min_delay / 4 if is_healthy else self._backoff.backoff(incomplete))
+            await self._pause(self._min_delay / 4 if is_healthy else self._backoff.backoff(max(incomplete - 1, 0)))
             if not complete:
                 self._requested.set()
 
@@ -292,8 +294,8 @@ class Metadata:
                 await self._new_topic.wait()
 
     async def _refresh_once(self) -> bool:
-        """Send one metadata request. Return False if it failed, or if a requested topic is missing, has a retriable
-        error, or has a partition without a leader.
+        """Send one metadata request. Return False if it failed, or if a topic in use is missing, has a retriable error,
+        or has a partition without a leader.
         """
         request = self._request()
         try:

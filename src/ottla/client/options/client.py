@@ -160,7 +160,7 @@ class ClientOptions(TypedDict, total=False):
     """
     socket_connection_setup_timeout_max_ms: int
     """Maximum in milliseconds of the connection setup timeout, which starts at socket.connection.setup.timeout.ms and
-    doubles with each failed attempt in a row. A lower value than that means no doubling.
+    doubles with each failed attempt in a row. If it is lower than that, the timeout does not grow.
     """
     metadata_max_age_ms: int
     """Time in milliseconds after which the client refreshes its metadata even if no error or change requires it."""

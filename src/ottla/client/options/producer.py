@@ -42,7 +42,7 @@ class ProducerOptions(ClientOptions, total=False):
     enable_idempotence: bool
     """Whether the producer prevents duplicates and reordering when it retries batches. This requires acks=all, retries
     above 0, and max.in.flight.requests.per.connection of at most 5; otherwise idempotence is turned off, or an error is
-    raised if it or transactional.id is set.
+    raised if enable.idempotence=true or transactional.id is set explicitly.
     """
     transactional_id: str | None
     """Id that identifies the producer's transactions across restarts: a new producer with the same id aborts the open
@@ -50,7 +50,7 @@ class ProducerOptions(ClientOptions, total=False):
     """
     transaction_timeout_ms: int
     """Time in milliseconds after which the coordinator aborts an open transaction; at most the broker's
-    transaction.max.timeout.ms. It cannot be set together with transaction.two.phase.commit.enable.
+    transaction.max.timeout.ms. It cannot be set together with transaction.two.phase.commit.enable=true.
     """
     transaction_two_phase_commit_enable: bool
     """Whether transactions have no timeout, because an external coordinator decides their outcome (two-phase commit,

@@ -55,8 +55,8 @@ OLDER_VERSIONS: Final = {
     TxnOffsetCommitRequest: 4,
 }
 NEWER_VERSIONS: Final = {InitProducerIdRequest: 5, TxnOffsetCommitRequest: 5}
-"""OLDER_VERSIONS and NEWER_VERSIONS: maximum request versions below level NEWER of `transaction.version`, and from that
-level on, without two-phase commit.
+"""Maximum request versions: OLDER_VERSIONS if the level of `transaction.version` is below NEWER, else NEWER_VERSIONS.
+With two-phase commit, the version of InitProducerId is at least TWO_PHASE_INIT instead.
 """
 TWO_PHASE_INIT: Final = 6
 """The first version of InitProducerId with two-phase commit (KIP-939)."""

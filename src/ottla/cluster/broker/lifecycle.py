@@ -158,7 +158,7 @@ class BrokerLifecycle:
             await self._registration.renew()
         except StartupError as error:
             log.critical(
-                "Broker %d is no longer part of the cluster and has to stop: %s", self._broker_id, error.message
+                "Broker %d is no longer part of the cluster and is being stopped: %s", self._broker_id, error.message
             )
             self._is_replaced = True
             await self._election.close()

@@ -63,7 +63,9 @@ class StoredTopic:
 
 
 async def read_brokers(store: MetadataStore, watch: Watcher | None = None) -> dict[int, BrokerImage]:
-    """Return the registered brokers by id. A malformed registration is logged and skipped."""
+    """Return the registered brokers by id. A malformed registration is logged and skipped, a znode whose name
+    is not a number is ignored.
+    """
     brokers: dict[int, BrokerImage] = {}
     for name in await store.children(znodes.BROKER_IDS, watch):
         with _skip_unreadable("broker", name):

@@ -215,7 +215,8 @@ class GroupRuntime(CoordinatorRuntime):
                 continue  # the offsets will expire
             except errors.KafkaError as error:
                 log.error(
-                    "Cannot remove the offsets of group %s for deleted topics; they stay until they expire: %s",
+                    "Cannot remove the offsets of group %s for deleted topics; they stay until they expire or, on a "
+                    "standalone broker, until its next start: %s",
                     group_id,
                     error,
                 )

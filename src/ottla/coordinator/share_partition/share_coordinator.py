@@ -146,7 +146,8 @@ class ShareCoordinator(CoordinatorRuntime):
                 self._log.append(str(key), records.tombstones(key))
             except errors.KafkaError as error:
                 log.error(
-                    "Cannot remove the state of share partition %s of a deleted topic from __share_group_state: %s",
+                    "Cannot remove the state of share partition %s of a deleted topic from __share_group_state, where "
+                    "it stays: %s",
                     key,
                     error,
                 )

@@ -90,9 +90,9 @@ class TransactionRuntime(CoordinatorRuntime):
             self.completer.stop(transactional_id)
 
     @property
-    def highest_producer_id(self) -> int:
-        """The highest current producer id of the transactional ids in memory; -1 if there are none."""
-        return max((transaction.producer_id for transaction in self.by_id.values()), default=-1)
+    def producer_ids(self) -> list[int]:
+        """The current producer ids of the transactional ids in memory."""
+        return [transaction.producer_id for transaction in self.by_id.values()]
 
     def coordinator(self, transactional_id: str) -> int:
         """Return the id of the broker that coordinates a transactional id, according to the cluster image; NO_LEADER if

@@ -89,9 +89,10 @@ def _owns_producer_id(expected: ProducerIdAndEpoch, current: Transaction) -> boo
 
 
 def _is_repeated(expected: ProducerIdAndEpoch, current: Transaction) -> bool:
-    """Return whether the producer repeats its last InitProducerId request.
+    """Return whether the producer repeats its last InitProducerId request; False if the transactional id is new.
 
-    Raises ProducerFencedError if its epoch is neither the current one nor `last_producer_epoch`.
+    Raises ProducerFencedError if the transactional id has an epoch, and that of the request is neither that one nor
+    `last_producer_epoch`.
     """
     if current.producer_epoch == NO_PRODUCER_EPOCH or expected == (current.producer_id, current.producer_epoch):
         return False

@@ -237,8 +237,8 @@ class Connection:
         self.state: dict[str, object] = {}
         """State of the connection: the authenticated user, the client's software and more."""
         self.on_close: list[Callable[[], None]] = []
-        """Functions to call once, when the connection is closed or the peer has disconnected. No response can be sent
-        after that.
+        """Functions to call once, when the connection is closed or the peer has closed its side. Nothing should wait
+        for the peer after that. Requests that it sent before are still processed, perhaps in vain.
         """
         self.last_active = time.monotonic()
 
@@ -307,7 +307,9 @@ class Connection:
         self._end_turn()
 
     def _end_turn(self) -> None:
-        """Send the responses that wait for others; from now on, none waits."""
+        """Send the responses that were held back to be sent together. Until the next turn begins, each response is sent
+        at once.
+        """
         self._hold_until = 0.0
         if self._held:
             self._send(())

@@ -166,7 +166,7 @@ class Listener:
         """Log which limit keeps connections waiting, at most once a minute.
 
         `wait`: seconds until the next connection is accepted; less than a second is not logged. None: until one is
-        closed.
+        closed, or the limit is raised.
         """
         now = time.monotonic()
         if now < self._next_report or (wait is not None and wait < REPORTED_WAIT_SECONDS):

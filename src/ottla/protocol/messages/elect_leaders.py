@@ -1,6 +1,6 @@
 """ElectLeaders (key 43): elect leaders of partitions (KIP-183, KIP-460).
 
-- version 1 adds the type of election; 2 is flexible
+- version 1 adds the type of election, and the error code of the whole response; 2 is flexible
 """
 
 from __future__ import annotations

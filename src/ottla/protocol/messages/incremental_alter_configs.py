@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (key 44): change single configs of a resource (KIP-339).
+"""IncrementalAlterConfigs (key 44): change individual configs of a resource (KIP-339).
 
 - version 1 is flexible
 """

@@ -75,8 +75,9 @@ class UnsecuredJwtValidator:
     def check(self, token: str) -> AuthenticatedUser:
         """Return the user that the token claims, and the token's expiry time.
 
-        Raises InvalidTokenError if the token is malformed, signed or expired, if it was issued in the future or not
-        before its expiry time, or if it lacks a user, an expiry time or a required scope.
+        Raises InvalidTokenError if the token is malformed or signed; if, allowing for the clock skew, it has expired or
+        was issued in the future; if its time of issue is not earlier than its expiry time; or if it lacks a user, an
+        expiry time or a required scope.
         """
         header, claims = _parts(token)
         if header.get("alg") != "none" or not token.endswith(".") or token.count(".") != 2:

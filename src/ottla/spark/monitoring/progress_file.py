@@ -84,7 +84,11 @@ class ProgressFile:
         try:
             self._write(is_closed=is_closed)
         except OSError as error:  # such as a full disk: the queries go on
-            log.debug("Cannot write the progress file %s: %s", self.path, error)
+            log.debug(
+                "Cannot write the progress file %s; the console shows outdated progress until a write succeeds: %s",
+                self.path,
+                error,
+            )
 
     def _write(self, *, is_closed: bool) -> None:
         content = self._content()

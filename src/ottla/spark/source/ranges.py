@@ -67,7 +67,7 @@ class RangeReader(SentToWorkers):
                 f"{message}. Retention, a deleted or a recreated topic may be the cause; "
                 "set failOnDataLoss to false to continue without them"
             )
-        log.warning("%s (failOnDataLoss is false, so reading continues)", message)
+        log.warning("%s (failOnDataLoss is false, so reading continues without the missing records)", message)
 
     def ranges(self, lookup: TopicLookup) -> list[OffsetRange]:
         """Return the ranges of a batch, narrowed by `bounds`."""

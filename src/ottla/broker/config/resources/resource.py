@@ -26,7 +26,9 @@ class Resource(Protocol):
         ...
 
     def names(self, context: RequestContext) -> Iterable[str]:
-        """Return the names of all resources of the type, or of the groups with configs, for ListConfigResources."""
+        """Return the names that ListConfigResources lists for the type: those of all resources, but for groups only of
+        those with configs.
+        """
         ...
 
     def entries(self, name: str, context: RequestContext) -> Iterable[Entry]:

@@ -46,8 +46,10 @@ class StreamsGroupMember(NamedTuple):
 
 
 class StreamsInternalTopic(NamedTuple):
-    """A repartition or changelog topic. `partitions` is 0 if their number is not fixed, `replication_factor` is 0 for
-    the broker's default.
+    """A repartition or changelog topic.
+
+    `partitions` is 0 if the application does not set their number and the broker has not computed it yet.
+    `replication_factor` is 0 for the broker's default.
     """
 
     name: str

@@ -110,7 +110,9 @@ class FetchMetrics:
         self._all.record(*map(sum, sums))
 
     def update_assignment(self, states: Iterable[PartitionState]) -> None:
-        """Remove the sensors of partitions and topics that are not in the new assignment."""
+        """Remove the sensors of partitions and topics that are not in the new assignment, and of partitions that were
+        revoked and assigned again.
+        """
         now = {state.tp: state for state in states}
         for tp in [tp for tp, measured in self._partitions.items() if now.get(tp) is not measured.state]:
             self._forget(tp)

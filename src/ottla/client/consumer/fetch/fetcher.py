@@ -37,7 +37,7 @@ FETCHES_AHEAD: Final = 2
 that is being returned and one in reserve.
 """
 END_SESSIONS_SECONDS: Final = 0.2
-"""Maximum time in seconds for which close() waits until brokers have ended the fetch sessions."""
+"""Maximum time in seconds that close() waits for brokers to end the fetch sessions."""
 
 RequestedPartitions = dict[TopicPartition, tuple[PartitionState, int, FetchPosition]]
 """The partitions of a fetch request: for each its state, the state's generation when the request was made, and the

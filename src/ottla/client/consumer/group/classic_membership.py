@@ -137,7 +137,7 @@ class ClassicMembership(Membership):
         changed = [topic for topic, count in self._assigned_counts.items() if now[topic] and now[topic] != count]
         if changed:
             log.info(
-                "group %s: the number of partitions has changed for %s; the next poll() starts a rebalance",
+                "group %s: the number of partitions has changed for %s; poll() starts a rebalance",
                 self.group_id,
                 listed(sorted(changed)),
             )
@@ -378,7 +378,7 @@ class ClassicMembership(Membership):
                 if time.monotonic() - last_response > session:
                     log.warning(
                         "group %s: no heartbeat has succeeded for session.timeout.ms=%d, so this member gives up its "
-                        "partitions; the next poll() joins again: %s",
+                        "partitions; poll() joins again: %s",
                         self.group_id,
                         self.config.session_timeout_ms,
                         error,
@@ -406,14 +406,14 @@ class ClassicMembership(Membership):
         """Handle the error in a response to a heartbeat. Return whether heartbeats continue."""
         self.handle_error(error)
         if error is errors.RebalanceInProgressError:
-            log.debug("group %s: the group is rebalancing; the next poll() joins again", self.group_id)
+            log.debug("group %s: the group is rebalancing; poll() joins again", self.group_id)
             return True
         if issubclass(error, errors.FencedInstanceIdError):
             log.debug("group %s: heartbeats stop, and poll() raises the error: %s", self.group_id, error.name)
             return False
         if issubclass(error, FENCED):
             log.info(
-                "group %s: this member was fenced (%s) and gives up its partitions; the next poll() joins again",
+                "group %s: this member was fenced (%s) and gives up its partitions; poll() joins again",
                 self.group_id,
                 error.name,
             )

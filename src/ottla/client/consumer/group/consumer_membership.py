@@ -386,7 +386,7 @@ class ConsumerMembership(Membership):
         self._beats.reset()
         if issubclass(error, FENCED):
             log.info(
-                "group %s: this member was fenced (%s) and gives up its partitions; the next poll() joins again",
+                "group %s: this member was fenced (%s) and gives up its partitions; poll() joins again",
                 self.group_id,
                 error.name,
             )
@@ -396,8 +396,7 @@ class ConsumerMembership(Membership):
         elif issubclass(error, errors.TopicAuthorizationFailedError):
             rejection = error(message)
             log.debug(
-                "group %s: the coordinator rejected a heartbeat; the next poll() raises the error, and heartbeats "
-                "continue: %s",
+                "group %s: the coordinator rejected a heartbeat; poll() raises the error, and heartbeats continue: %s",
                 self.group_id,
                 rejection,
             )

@@ -131,7 +131,9 @@ class Membership(abc.ABC):
 
     @abc.abstractmethod
     def rejoin(self, reason: str) -> None:
-        """Request a rebalance. `reason` is sent to the broker. If the broker assigns, log that this has no effect."""
+        """Request a rebalance. `reason` is sent to the broker. If the broker assigns the
+        partitions, only log that this has no effect.
+        """
 
     @abc.abstractmethod
     def handle_error(self, error: type[errors.KafkaError]) -> None:
@@ -236,7 +238,7 @@ class Membership(abc.ABC):
         log.warning(
             "group %s: poll() was not called within max.poll.interval.ms=%d, so this member gives up its partitions; "
             "the next poll() joins again. If processing the records of one poll takes that long, lower "
-            "max.poll.records=%d, or raise max.poll.interval.ms",
+            "max.poll.records (now %d), or raise max.poll.interval.ms",
             self.group_id,
             self.config.max_poll_interval_ms,
             self.config.max_poll_records,

@@ -97,8 +97,8 @@ class AcquiredRecords:
                     acknowledged[row.offset] = AcknowledgeType.RELEASE
         if len(failures) > 1:
             log.warning(
-                "%s: in one response, %d more batches or records cannot be decoded. Records of such batches are "
-                "rejected, records that cannot be deserialized are released: %s",
+                "%s: besides the error that poll() raises, batches or records of one response cannot be decoded (%d); "
+                "the records of damaged batches are rejected, and records that cannot be deserialized are released: %s",
                 self.source.tp,
                 len(failures) - 1,
                 listed(failures[1:], LOGGED_FAILURES),

@@ -1,7 +1,7 @@
 """The core of the synchronous and the asynchronous share consumer.
 
-Not thread-safe: event loop only. Exceptions are `callback`, `take` and the acknowledgements in `in_flight`: they belong
-to the caller's thread while no call is waiting for the event loop.
+Not thread-safe: event loop only, with these exceptions: `callback`, `take` and the acknowledgements in `in_flight`
+belong to the caller's thread while no call is waiting for the event loop.
 """
 
 from __future__ import annotations

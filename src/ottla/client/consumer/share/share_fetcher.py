@@ -189,8 +189,7 @@ class ShareFetcher:
             _complete(sent, error)
             if isinstance(error, errors.UnsupportedVersionError) or (error.code is not None and not error.retriable):
                 log.debug(
-                    "A request in the share session of group %s with node %d failed; the next poll(), if any, raises "
-                    "the error: %s",
+                    "A request in the share session of group %s with node %d failed; poll() raises the error: %s",
                     self.config.group_id,
                     node,
                     error,

@@ -20,7 +20,7 @@ def ids_of(names: Iterable[str], image: ClusterImage) -> frozenset[UUID]:
 
 
 def sizes_of(names: Iterable[str], image: ClusterImage) -> dict[UUID, int]:
-    """Return the numbers of partitions of the topics that exist, by topic id."""
+    """Return the number of partitions of each topic that exists, by topic id."""
     topics = (image.topics[name] for name in names if name in image.topics)
     return {topic.id: len(topic.partitions) for topic in topics}
 

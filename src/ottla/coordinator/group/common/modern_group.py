@@ -93,7 +93,7 @@ class SubscribedGroup(ModernGroup[S, Assignment]):
         return member.topics
 
     def topics(self) -> frozenset[str]:
-        """Return the names of the topics that any member subscribes to."""
+        """Return the names of the topics that at least one member subscribes to."""
         return frozenset().union(*map(self.topics_of, self.members.values()))
 
 

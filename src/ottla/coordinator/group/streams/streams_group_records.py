@@ -209,8 +209,7 @@ def _apply_current(group: StreamsGroup, key: Any, value: r.StreamsGroupCurrentMe
 def _epochs(active: Iterable[r.CurrentTaskIds], default: int) -> dict[TaskId, int]:
     """Return the assignment epochs of active tasks.
 
-    `default` is the epoch of all tasks of an entry that does not have one for each. Records of Kafka before 4.2 have
-    none.
+    `default` is the epoch of all tasks of an entry without one epoch per task, as in records of Kafka before 4.2.
     """
     epochs: dict[TaskId, int] = {}
     for entry in active:
