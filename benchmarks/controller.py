@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from ottla.cluster.controller.requests import BrokerRequests
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.protocol.message import encode
 
 PARTITIONS_PER_TOPIC = 100

@@ -20,8 +20,9 @@ from ottla.cluster.controller import znode_watchers
 from ottla.cluster.image import store_reader
 from ottla.cluster.store import config_entities, token_znodes, zk_client, znodes
 from ottla.cluster.store.metadata_store import UnreadableNodeError, ZNode
-from ottla.config import environment, jaas, principal_rules, properties
-from ottla.config.broker import BrokerConfig
+from ottla.config import environment, jaas, properties
+from ottla.config.broker import principal_rules
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.client_metrics import ClientMetricsConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.group import GroupConfig

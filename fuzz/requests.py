@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from fuzz.damage import damaged
 from ottla.broker.apis import SUPPORTED_APIS
 from ottla.broker.server.broker_node import BrokerNode
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.protocol.fields import FIXED, Field
 from ottla.protocol.header import encode_request_header
 from ottla.protocol.message import encode

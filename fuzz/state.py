@@ -16,7 +16,7 @@ from fuzz.damage import damaged
 from ottla.clock import SYSTEM_CLOCK
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.migration import kraft
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.group_coordinator import GroupCoordinator
 from ottla.coordinator.transaction import transaction_records
 from ottla.errors import KafkaError

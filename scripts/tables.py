@@ -19,7 +19,7 @@ from ottla.client.admin.core import AdminCore
 from ottla.client.admin.driver import AdminDriver
 from ottla.client.producer.core import ProducerCore
 from ottla.config.admin import AdminConfig
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.group import GroupConfig
 from ottla.config.mirror import MirrorConfig

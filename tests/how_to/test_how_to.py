@@ -11,7 +11,7 @@ from tests.how_to.pages import PAGES, run_page
 from tests.unit.docs.code_blocks import code_blocks, run_blocks
 
 import ottla
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 
 OF_PYTEST = ("test-with-pytest", "test-failures")
 """Pages whose code consists of tests, which are collected here."""

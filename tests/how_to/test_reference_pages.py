@@ -14,7 +14,7 @@ from tests.unit.registry.registries import serve_registry
 
 import ottla
 from ottla.cli.completion import parser_of_all
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.properties import parse
 
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS.parent / "examples").rglob("*.md"))]

@@ -24,7 +24,7 @@ from ottla import (
     addresses,
     errors,
 )
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import ConfigurationError
 from ottla.net.ports import free_port
 from ottla.security.authorizer import AuthorizableClient

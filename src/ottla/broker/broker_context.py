@@ -22,7 +22,7 @@ from ottla.cluster.controller.controller import Controller
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.interbroker.client import InterBrokerClient
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.replication.partitions import Partitions
 from ottla.security.authorizer import Authorizer
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.interbroker.client import InterBrokerClient
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.model import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, TopicPartition
 from ottla.replication.partition import Partition
 from ottla.replication.partitions import Partitions

@@ -26,7 +26,7 @@ from ottla.broker.topic_creation import create_internal
 from ottla.clock import SYSTEM_CLOCK, ShiftedClock
 from ottla.cluster.controller.leader_election import Reason
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.runtime.coordinator_log import partition_of
 from ottla.errors import (
     ConfigurationError,

@@ -24,8 +24,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.config.broker import BrokerConfig, Endpoint
-from ottla.config.remote_log import without_rlmm_prefix
+from ottla.config.broker.broker_config import BrokerConfig
+from ottla.config.broker.listener_config import Endpoint
+from ottla.config.broker.remote_log import without_rlmm_prefix
 from ottla.errors import ConfigurationError, StartupError
 
 COUNT: Final = "ottla.brokers"

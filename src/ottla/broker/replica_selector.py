@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.broker_context import BrokerContext
-from ottla.config.broker import RACK_AWARE
+from ottla.config.broker.log_config import RACK_AWARE
 from ottla.replication.partition import Partition
 
 NONE = -1

@@ -10,7 +10,7 @@ from ottla import errors
 from ottla.broker.broker_context import BrokerContext
 from ottla.cluster.controller import replica_placement
 from ottla.cluster.image.cluster_image import TopicImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.topic import TopicConfig, topic_defaults
 from ottla.model import CONSUMER_OFFSETS, REMOTE_LOG_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.names import check_topic_name

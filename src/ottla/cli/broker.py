@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import MultiBrokerNode, Parent
     from ottla.broker.server.broker_node import BrokerNode
     from ottla.cli.table_writer_process import TableWriterProcess
-    from ottla.config.broker import BrokerConfig
+    from ottla.config.broker.broker_config import BrokerConfig
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     1 if a broker cannot start, if the only broker fails, or if a broker of a node does not stop cleanly, otherwise 0.
     """
     from ottla.broker.node import parent
-    from ottla.config.broker import WITHOUT_FILE
+    from ottla.config.broker.broker_config import WITHOUT_FILE
 
     started = time.perf_counter()
     _allow_files()
@@ -91,7 +91,7 @@ async def _serve_node(node: MultiBrokerNode, started: float, configs: dict[str, 
     await node.start()
     writer = None
     if node.endpoints:
-        from ottla.config.broker import BrokerConfig
+        from ottla.config.broker.broker_config import BrokerConfig
 
         writer = _start_table_writer(BrokerConfig(configs), node.endpoints[0])
         took = (time.perf_counter() - started) * 1000
@@ -116,7 +116,7 @@ def _start_table_writer(config: BrokerConfig, endpoint: object) -> TableWriterPr
 def _run_broker(configs: dict[str, Any], args: argparse.Namespace, started: float, parent: Parent | None = None) -> int:
     from ottla.broker.monitoring.event_loop_time import EventLoopTime
     from ottla.broker.server.broker_node import BrokerNode
-    from ottla.config.broker import BrokerConfig
+    from ottla.config.broker.broker_config import BrokerConfig
 
     loop_time = EventLoopTime()
     node = BrokerNode(BrokerConfig.from_kafka(configs), loop_time=loop_time, compacts_in_processes=True)

@@ -19,7 +19,7 @@ from uuid import UUID
 from ottla.backoff import JITTER, ExponentialBackoff
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaError, KafkaStorageError, NotLeaderOrFollowerError
 from ottla.logs import RateLimitFilter

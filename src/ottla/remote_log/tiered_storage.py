@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.interbroker.client import RequestSender
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.remote_log.chunk_cache import ChunkCache, ChunkReader
 from ottla.remote_log.metadata_manager import RemoteLogMetadataManager
 from ottla.remote_log.metadata_topic import RemoteLogMetadataTopic

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.server.broker_node import BrokerNode
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.simulation.process import Process, ProcessState
 from ottla.simulation.world import SQLITE, World

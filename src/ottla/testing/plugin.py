@@ -195,7 +195,7 @@ def _checked(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     import warnings
 
-    from ottla.config.broker import BrokerConfig
+    from ottla.config.broker.broker_config import BrokerConfig
     from ottla.errors import ConfigurationError
 
     for warning in BrokerConfig.unknown(options):

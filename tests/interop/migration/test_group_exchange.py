@@ -18,7 +18,7 @@ from ottla import KafkaAdminClient, NewTopic
 from ottla.clock import SYSTEM_CLOCK
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.store import znodes
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.classic_groups import GroupClient

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.server.broker_node import BrokerNode
 from ottla.cluster.interbroker.membership_proof import MEMBER
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.net.server.connection import Connection
 from ottla.protocol.header import decode_response_header, encode_request_header
 from ottla.protocol.message import Request, Response, decode, encode

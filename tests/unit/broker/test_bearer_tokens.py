@@ -19,7 +19,7 @@ from tests.unit.net import certificates
 
 from ottla import KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import OPTIONS, Broker
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.oauth import OAuthCheckConfig
 from ottla.errors import ConfigurationError, SaslAuthenticationFailedError, StartupError
 from ottla.security.sasl import jwt_validator

@@ -18,7 +18,7 @@ from tests.unit.net.certificates import Certified, authority, signed
 from ottla import ConfigResource, ConfigResourceType, KafkaAdminClient, KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.broker.security import certificates
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError, SslAuthenticationError
 from ottla.net.server import listener_ssl
 

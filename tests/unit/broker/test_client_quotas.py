@@ -10,7 +10,7 @@ from ottla.broker.config.dynamic_config import DynamicBrokerConfig
 from ottla.broker.quotas.client_quotas import CONSUMER_BYTES, MUTATIONS, PRODUCER_BYTES, REQUEST_PERCENT, Quotas
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import ThrottlingQuotaExceededError
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

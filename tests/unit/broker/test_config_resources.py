@@ -17,7 +17,7 @@ from tests.unit.broker.config_requests import (
 
 from ottla.broker.config.config_entries import broker_entries, text_of
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import InvalidConfigError, InvalidRequestError
 from ottla.model import TopicPartition
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

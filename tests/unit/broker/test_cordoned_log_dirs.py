@@ -9,7 +9,7 @@ from tests.interop.eventually import eventually
 
 from ottla import Broker, ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic, TopicPartition
 from ottla.client.admin.log_dirs import TopicPartitionReplica
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import (
     ConfigurationError,
     InvalidConfigError,

@@ -15,7 +15,7 @@ from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.aio import KafkaAdminClient as AsyncKafkaAdminClient
 from ottla.broker.server.broker_node import BrokerNode
 from ottla.client.admin.security.delegation_tokens import DelegationToken
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import (
     DelegationTokenAuthDisabledError,
     DelegationTokenAuthorizationFailedError,

@@ -11,7 +11,7 @@ from tests.unit.broker import share_group_requests as share
 from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

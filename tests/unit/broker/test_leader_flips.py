@@ -13,7 +13,7 @@ from tests.unit.broker.broker_client import BrokerClient, batch, with_broker
 
 from ottla.broker.handlers import produce
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.errors import (
     KafkaStorageError,
     NotEnoughReplicasAfterAppendError,

@@ -18,7 +18,7 @@ from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.broker.request_context import RequestContext
 from ottla.broker.server.broker_node import BrokerNode
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import ConfigurationError
 
 CA = authority()

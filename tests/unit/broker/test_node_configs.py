@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.node import _Process
 from ottla.broker.node_configs import broker_count, check_single, node_configs
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import ConfigurationError, StartupError
 
 

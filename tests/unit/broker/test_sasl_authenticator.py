@@ -15,7 +15,7 @@ from ottla.broker.embedded import OPTIONS, Broker
 from ottla.broker.security.sasl_authenticator import SESSION
 from ottla.broker.server.broker_node import BrokerNode
 from ottla.client.admin.security.scram import ScramMechanism, UserScramCredentialDeletion, UserScramCredentialUpsertion
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import (
     IllegalSaslStateError,
     KafkaError,

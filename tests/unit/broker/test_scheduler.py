@@ -18,7 +18,7 @@ from tests.unit.replication import virtual_loop
 
 from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.broker.scheduler import BackgroundTasks
-from ottla.config.broker import DAY_MS, MAX_LONG
+from ottla.config.broker.log_config import DAY_MS, MAX_LONG
 from ottla.model import TopicPartition
 from ottla.records.decoder import records
 from ottla.storage import checkpoints

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MAX_MODULES = 164
+MAX_MODULES = 168
 """Modules of Ottla, packages included. A start with more is slower: import lazily what only some brokers need."""
 NOT_NEEDED = (
     "ottla.broker.handlers",  # loaded with the first request of their API
@@ -42,7 +42,7 @@ START = """
 import asyncio, sys
 import ottla.cli.broker, ottla.cli.main, ottla.broker.node, ottla.broker.node_configs
 from ottla.broker.server.broker_node import BrokerNode
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 
 async def start():
     configs = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": sys.argv[1]}

@@ -12,7 +12,7 @@ from tests.unit.broker.produce_and_fetch import create, fetch_request
 
 from ottla.broker.server.broker_node import BrokerNode
 from ottla.clock import ManualClock
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import (
     KafkaStorageError,
 )

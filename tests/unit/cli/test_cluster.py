@@ -17,7 +17,7 @@ from ottla.cli.cluster.local_cluster import LocalCluster, defaults, locked
 from ottla.cli.cluster.status import Status, as_text, status
 from ottla.cli.main import main
 from ottla.config import properties
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import ConfigurationError, StartupError
 
 

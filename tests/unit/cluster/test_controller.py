@@ -22,7 +22,8 @@ from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
 from ottla.cluster.image.features import highest
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, Delete, MetadataStoreTimeoutError, Operation, Set
-from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.config.broker.broker_config import BrokerConfig
+from ottla.config.broker.listener_config import Endpoint
 from ottla.errors import (
     BrokerConnectionError,
     FencedLeaderEpochError,

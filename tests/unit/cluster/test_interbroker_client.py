@@ -10,7 +10,7 @@ import pytest
 
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.cluster.interbroker.client import InterBrokerClient
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.errors import BrokerConnectionError, BrokerNotAvailableError, NetworkError, RequestTimedOutError
 from ottla.protocol.header import decode_request_header
 from ottla.protocol.message import encode

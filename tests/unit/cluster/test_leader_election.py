@@ -7,7 +7,7 @@ import pytest
 from ottla.cluster.controller import leader_election, reassignment_rules
 from ottla.cluster.controller.leader_election import Candidates, Reason
 from ottla.cluster.image.cluster_image import BrokerImage, PartitionImage
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 
 
 def partition(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionImage:

@@ -15,7 +15,7 @@ from ottla.cluster.controller import requests
 from ottla.cluster.controller.channels import VERSIONS
 from ottla.cluster.image import image_delta
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.protocol.message import Request, decode, encode
 
 BROKERS = {n: BrokerImage(n, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + n),), f"rack-{n}") for n in range(4)}

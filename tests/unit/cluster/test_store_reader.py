@@ -9,7 +9,7 @@ from ottla.cluster.image.cluster_image import BrokerImage
 from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.metadata_store import ZNode
 from ottla.cluster.store.zk_client import broker_address
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 
 TLS, PASSWORDS = Endpoint("INSIDE", "a", 1, "SSL"), Endpoint("SASL", "a", 2, "SASL_PLAINTEXT")
 PLAIN = Endpoint("OLD", "a", 3, "PLAINTEXT")

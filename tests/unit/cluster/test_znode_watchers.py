@@ -15,7 +15,8 @@ from ottla.cluster.image.cluster_image import BrokerImage
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, Set
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
-from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.config.broker.broker_config import BrokerConfig
+from ottla.config.broker.listener_config import Endpoint
 
 BROKER = BrokerImage(1, (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.config.broker.broker_config import BrokerConfig
+from ottla.config.broker.listener_config import Endpoint
 from ottla.errors import ConfigurationError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.jaas import Jaas, jaas, login
 from ottla.errors import ConfigurationError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.config.broker import BrokerConfig
-from ottla.config.principal_rules import mapped, principal_rules
+from ottla.config.broker.broker_config import BrokerConfig
+from ottla.config.broker.principal_rules import mapped, principal_rules
 from ottla.errors import ConfigurationError
 
 NAME = "CN=kafka-server1,OU=KAFKA,O=Org,C=DE"

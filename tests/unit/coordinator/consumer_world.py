@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup

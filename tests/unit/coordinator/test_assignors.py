@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.config.broker import SERVER_ASSIGNORS
+from ottla.config.broker.coordinator_config import SERVER_ASSIGNORS
 from ottla.coordinator.group.common.consumer_member import NOTHING, Assignment
 from ottla.coordinator.group.consumer.assignors import range as range_assignor
 from ottla.coordinator.group.consumer.assignors import uniform

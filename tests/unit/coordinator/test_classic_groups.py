@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.clock import ManualClock
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.classic.classic_group import (
     VALID_TRANSITIONS,
     ClassicGroup,

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.group.classic.records import CommittedOffset

@@ -12,7 +12,7 @@ import pytest
 from ottla import errors
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.share_partition.share_coordinator import ShareCoordinator
 from ottla.coordinator.share_partition.share_partition import RecordRange, RecordState
 from ottla.coordinator.share_partition.share_partition_manager import SharePartitionManager

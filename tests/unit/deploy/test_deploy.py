@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ottla.config import environment, properties
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 IMAGE = DEPLOY / "server.properties"

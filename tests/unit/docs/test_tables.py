@@ -10,7 +10,7 @@ from scripts.tables import DOCS, TABLES, renewed
 
 from ottla.broker.apis import CONTROLLER_APIS, SPECIAL_APIS, SUPPORTED_APIS, ApiEntry
 from ottla.config.admin import AdminConfig
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.consumer import ConsumerConfig
 from ottla.config.group import GroupConfig
 from ottla.config.mirror import MirrorConfig

@@ -33,7 +33,7 @@ from tests.unit.net.echo_server import (
 )
 from tests.unit.slow_disk import SlowDisk
 
-from ottla.config.principal_rules import principal_rules
+from ottla.config.broker.principal_rules import principal_rules
 from ottla.config.tls import TlsConfig
 from ottla.latency import LatencyHistogram
 from ottla.net.server.connection import USER, Connection, Reply

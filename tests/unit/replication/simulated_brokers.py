@@ -22,7 +22,7 @@ from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.fetch_sessions import FetchSessions
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.interbroker.membership_proof import MEMBER
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.config.topic import LogConfig
 from ottla.errors import (
     BrokerConnectionError,

@@ -13,7 +13,7 @@ from tests.unit.replication import virtual_loop
 
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.store.metadata_store import MetadataStoreTimeoutError
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.errors import BrokerConnectionError, IneligibleReplicaError
 from ottla.model import TopicPartition
 from ottla.protocol.message import decode, encode

@@ -16,7 +16,7 @@ from tests.unit.replication.virtual_loop import Inline
 from ottla.broker.server import log_dirs
 from ottla.broker.server.log_dirs import LogDirs
 from ottla.cluster.image.cluster_image import ClusterImage, PartitionImage, TopicImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaStorageError, LogDirNotFoundError
 from ottla.model import TopicPartition

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ottla.broker.config.dynamic_config import DynamicBrokerConfig
-from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
+from ottla.config.broker.broker_config import DYNAMIC, BrokerConfig, renewed_listener
 from ottla.config.options import REQUIRED, Config, Option, is_secret
 from ottla.config.topic import BROKER_SYNONYMS, TopicConfig, in_ms
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ottla import addresses
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.store import config_entities
-from ottla.config.broker import DYNAMIC, BrokerConfig, renewed_listener
+from ottla.config.broker.broker_config import DYNAMIC, BrokerConfig, renewed_listener
 from ottla.errors import ConfigurationError
 from ottla.net.server.connection_quotas import ConnectionLimits
 

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.monitoring.observed_node import ObservedNode
-from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.config.broker.broker_config import BrokerConfig
+from ottla.config.broker.listener_config import Endpoint
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from ottla.config.broker import PLAIN_USERS, BrokerConfig, renewed_listener
+from ottla.config.broker.broker_config import PLAIN_USERS, BrokerConfig, renewed_listener
 from ottla.errors import ConfigurationError
 from ottla.net.server.connection import Connection
 

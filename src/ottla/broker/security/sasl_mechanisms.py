@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.security.sasl_authenticator import MechanismFactory, SaslMechanism
 from ottla.cluster.store import config_entities
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.security.sasl.oauthbearer import MECHANISM, AuthenticatedUser, OAuthBearerServer
 from ottla.security.sasl.plain import PlainServer
 from ottla.security.sasl.scram import Credential, ScramServer, invented

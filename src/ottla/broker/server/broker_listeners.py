@@ -12,7 +12,8 @@ from collections.abc import Callable
 from ottla.broker.config.dynamic_config import connection_limits
 from ottla.broker.security import certificates
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.config.broker.broker_config import BrokerConfig
+from ottla.config.broker.listener_config import Endpoint
 from ottla.net.server.connection import Service
 from ottla.net.server.connection_quotas import ConnectionQuotas
 from ottla.net.server.listener import Listener

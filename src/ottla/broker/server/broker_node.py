@@ -47,7 +47,8 @@ from ottla.cluster.interbroker.membership_proof import shared_secret
 from ottla.cluster.migration.data_dir_import import import_log_dirs
 from ottla.cluster.store.metadata_store import MetadataStore
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
-from ottla.config.broker import BrokerConfig, Endpoint
+from ottla.config.broker.broker_config import BrokerConfig
+from ottla.config.broker.listener_config import Endpoint
 from ottla.config.topic import LogConfig, TopicConfig, topic_defaults
 from ottla.errors import IllegalStateError, StartupError
 from ottla.model import REMOTE_LOG_METADATA

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ottla.clock import Clock
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.topic import LogConfig
 from ottla.errors import KafkaError
 from ottla.model import TopicPartition

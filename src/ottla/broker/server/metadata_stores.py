@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.cluster.store.sqlite_store import SqliteMetadataStore
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     from ottla.cluster.store.zookeeper_store import ZooKeeperMetadataStore

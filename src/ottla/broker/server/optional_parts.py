@@ -10,7 +10,7 @@ from ottla.broker.dispatch import Dispatch
 from ottla.clock import Clock
 from ottla.cluster.interbroker.client import InterBrokerClient
 from ottla.cluster.store.metadata_store import MetadataStore
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.net.server.connection import Service
 from ottla.security.authorizer import Authorizer
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.cli.framework import profiles
 from ottla.cli.framework.options import OneOf, Option, Options, flag_name
 from ottla.config import properties
-from ottla.config.broker import zookeeper_address
+from ottla.config.broker.broker_config import zookeeper_address
 from ottla.errors import BrokerNotAvailableError, ConfigurationError
 
 if TYPE_CHECKING:

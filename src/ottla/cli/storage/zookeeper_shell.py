@@ -19,7 +19,7 @@ from ottla.cli.framework.command import Command
 from ottla.cli.framework.connection import zookeeper
 from ottla.cli.framework.options import Option
 from ottla.cluster.store.zk_client import ZkClient
-from ottla.config.broker import zookeeper_address
+from ottla.config.broker.broker_config import zookeeper_address
 from ottla.errors import ConfigurationError
 
 USAGE: Final = "ls PATH, get PATH, create PATH [DATA], set PATH DATA, delete PATH, deleteall PATH, quit"

@@ -30,7 +30,7 @@ from ottla.cluster.interbroker.client import InterBrokerClient
 from ottla.cluster.store import znodes
 from ottla.cluster.store.change_notifications import ChangeListener, failures_log
 from ottla.cluster.store.metadata_store import Create, MetadataStore, MetadataStoreError, NodeExistsError
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import KafkaError, NotControllerError, StartupError, for_code
 from ottla.logs import listed
 from ottla.model import TopicPartition

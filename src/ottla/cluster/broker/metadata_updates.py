@@ -21,7 +21,7 @@ from ottla.cluster.image.image_delta import DELETED, FULL, INCREMENTAL, PROTOCOL
 from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store import znodes
 from ottla.cluster.store.metadata_store import MetadataStore
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.errors import InvalidRequestError, StaleBrokerEpochError, StaleControllerEpochError
 from ottla.model import TopicPartition
 from ottla.names import check_partition

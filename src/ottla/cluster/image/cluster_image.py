@@ -10,7 +10,8 @@ from uuid import UUID
 
 from ottla.cluster.image.features import highest
 from ottla.cluster.store import config_entities
-from ottla.config.broker import ALL_DIRS, Endpoint
+from ottla.config.broker.listener_config import Endpoint
+from ottla.config.broker.log_config import ALL_DIRS
 from ottla.model import INTERNAL_TOPICS, Node, TopicPartition
 
 NO_LEADER = -1

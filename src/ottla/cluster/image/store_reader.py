@@ -25,7 +25,7 @@ from ottla.cluster.store.metadata_store import (
     ZNode,
 )
 from ottla.cluster.store.znodes import TopicLayout
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.model import TopicPartition
 
 log = logging.getLogger("ottla.cluster")

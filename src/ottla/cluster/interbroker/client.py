@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.cluster.interbroker.membership_proof import prove
-from ottla.config.broker import Endpoint
+from ottla.config.broker.listener_config import Endpoint
 from ottla.errors import BrokerConnectionError, BrokerNotAvailableError
 from ottla.protocol.message import Request, Response
 

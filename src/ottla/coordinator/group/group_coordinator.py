@@ -10,7 +10,7 @@ from collections.abc import Callable, MutableMapping
 
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from ottla.coordinator.group.classic.classic_groups import NAMED_MEMBERS_SINCE, ClassicGroups, GroupClient

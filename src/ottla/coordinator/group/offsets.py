@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, MutableMapping
 
 from ottla import errors
 from ottla.clock import Clock
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.records import CommittedOffset

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.runtime.coordinator_log import CoordinatorLog
 from ottla.model import TopicPartition
 from ottla.records.batch import BatchHeader

@@ -15,7 +15,7 @@ from uuid import UUID
 from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.runtime.coordinator_log import to_client_error, wait_committed
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.loader import ShardedMap

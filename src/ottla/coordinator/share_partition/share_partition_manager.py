@@ -15,7 +15,7 @@ from typing import Final
 from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.common.group_configs import SHARE, GroupConfigs
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
 from ottla.coordinator.share_partition.share_partition import ShareLimits, SharePartition

@@ -15,7 +15,7 @@ from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.image.features import TRANSACTION_VERSION
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.runtime.coordinator_log import to_client_error, wait_committed
 from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.loader import ShardedMap

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.config.broker import zookeeper_address
+from ottla.config.broker.broker_config import zookeeper_address
 from ottla.config.options import REQUIRED, Option, boolean, integer, nullable, one_of
 from ottla.errors import ConfigurationError
 from ottla.legacy.config import MAX_INT, LegacyConfig, client_id

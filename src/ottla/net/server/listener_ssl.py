@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.config.broker import BrokerConfig
-from ottla.config.principal_rules import principal_rules
+from ottla.config.broker.broker_config import BrokerConfig
+from ottla.config.broker.principal_rules import principal_rules
 from ottla.errors import ConfigurationError
 from ottla.net.client.connect import SocketOptions
 from ottla.net.server.tls_connection import TlsConnection, TlsSettings

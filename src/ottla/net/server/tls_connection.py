@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ottla import page_cache
-from ottla.config.principal_rules import Rule, mapped
+from ottla.config.broker.principal_rules import Rule, mapped
 from ottla.net.server.connection import USER, Connection, Owner, Service, UnsentBytes
 from ottla.net.server.memory_pool import MemoryPool
 from ottla.security.tls.distinguished_name import subject_of

@@ -24,7 +24,7 @@ from ottla.broker.http.http_server import MAX_BODY_BYTES, MAX_CONNECTIONS, MAX_H
 from ottla.broker.monitoring.broker_state import BrokerState
 from ottla.broker.monitoring.exposition import TextFormat
 from ottla.broker.server.broker_node import BrokerNode
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.errors import ConfigurationError, StartupError
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.version import __version__

@@ -17,7 +17,7 @@ from tests.unit.broker.http.fetching import LISTENER, get, url_of
 
 from ottla.broker.server.broker_node import BrokerNode
 from ottla.cluster.broker.lifecycle import BrokerLifecycle
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.storage.log_dir import CLEAN_SHUTDOWN, LogDir
 

@@ -11,7 +11,7 @@ from ottla.broker.request_context import RequestContext
 from ottla.broker.security.certificates import check_certificates
 from ottla.cluster.image.cluster_image import CORDONED
 from ottla.cluster.store import config_entities
-from ottla.config.broker import DYNAMIC, PLAIN_USERS, BrokerConfig, renewed_listener
+from ottla.config.broker.broker_config import DYNAMIC, PLAIN_USERS, BrokerConfig, renewed_listener
 from ottla.config.options import is_secret
 from ottla.errors import ConfigurationError, InvalidConfigError, InvalidRequestError
 from ottla.security.acl import ResourceType

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.broker.config.config_entries import DEFAULT_CONFIG, ConfigSource, Entry, class_entries
 from ottla.broker.request_context import RequestContext
 from ottla.cluster.store import config_entities
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.group import GroupConfig
 from ottla.coordinator.group.common.group_configs import (
     CONSUMER,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla import errors
 from ottla.clock import Clock
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.group.classic.rebalance import (

@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla import errors
 from ottla.clock import Clock
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.runtime.deadline_queue import NEVER

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.cluster.store import config_entities
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 
 CONSUMER, SHARE, STREAMS = "consumer", "share", "streams"
 SESSION_TIMEOUT = "session.timeout.ms"

@@ -15,7 +15,7 @@ from dataclasses import replace
 from ottla import errors
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.classic.classic_group import ClassicGroup
 from ottla.coordinator.group.classic.classic_groups import GroupClient
 from ottla.coordinator.group.common.consumer_member import (

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ottla.clock import Clock
 from ottla.cluster.image.cluster_image import ClusterImage
-from ottla.config.broker import BrokerConfig
+from ottla.config.broker.broker_config import BrokerConfig
 from ottla.coordinator.group.classic import records
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 from ottla.coordinator.group.classic.classic_groups import ClassicGroups
