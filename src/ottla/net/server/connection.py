@@ -238,7 +238,7 @@ class Connection:
         """State of the connection: the authenticated user, the client's software and more."""
         self.on_close: list[Callable[[], None]] = []
         """Functions to call once, when the connection is closed or the peer has closed its side. Nothing should wait
-        for the peer after that. Requests that it sent before are still processed, perhaps in vain.
+        for the peer after that. Requests that it sent before are still processed.
         """
         self.last_active = time.monotonic()
 
