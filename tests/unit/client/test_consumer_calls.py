@@ -155,7 +155,7 @@ def test_consumer_beyond_max_poll_interval_leaves_and_loses_its_partitions(
         (identity,) = broker.requests_of(LeaveGroupRequest)[0].members
         assert "poll timeout" in (identity.reason or "")
         assert "not called within max.poll.interval.ms=200, so this member gives up its partitions" in caplog.text
-        assert "lower max.poll.records=500" in caplog.text
+        assert "lower max.poll.records (now 500)" in caplog.text
         time.sleep(0.05)
         with pytest.raises(CommitFailedError):
             c.commit({TP: 1})
