@@ -62,8 +62,9 @@ class SchemaRegistry:
     # Schemas
 
     async def register(self, request: StoredSchema, *, normalize: bool = False) -> StoredSchema:
-        """Register a schema, and return its version, which may already exist. `request.id` is 0, except in mode IMPORT,
-        which requires an id. `request.version` is 0 for the next version.
+        """Register a schema, and return its version, which may already exist; then it is returned in any mode.
+        `request.id` of a new version is 0, except in mode IMPORT, which requires an id. `request.version` is 0 for the
+        next version.
         """
         return await self._change(lambda: self._registration(request, normalize=normalize))
 
@@ -81,12 +82,7 @@ class SchemaRegistry:
 
     async def _registration(self, request: StoredSchema, *, normalize: bool) -> tuple[StoredSchema, list[Record]]:
         subject = request.subject
-        self._check_writable(subject)
         is_import = self.state.mode(subject) == "IMPORT"
-        if is_import != (request.id > 0):
-            required = "read-write" if is_import else "import"
-            context = context_of(subject)
-            raise errors.not_permitted(f"Subject {subject} in context {context} is not in {required} mode")
         versions = self.state.versions(subject)
         if not is_import:
             request = _populated(request, versions, self.state.config(subject))
@@ -94,7 +90,12 @@ class SchemaRegistry:
         equal = _equal(versions, new)
         equal = equal or await self._equivalent(versions, parsed, new)
         if equal is not None and request.id in (0, equal.id) and not request.version:
-            return equal, []
+            return equal, []  # in any mode: a serializer registers its schema to look up the id
+        self._check_writable(subject)
+        if is_import != (request.id > 0):
+            required = "read-write" if is_import else "import"
+            context = context_of(subject)
+            raise errors.not_permitted(f"Subject {subject} in context {context} is not in {required} mode")
         if not is_import:
             reasons = await self._differences(parsed, new, versions)
             if reasons:

@@ -9,7 +9,12 @@ from typing import Any, Final, Self
 
 from ottla.aio import KafkaAdminClient, KafkaConsumer, KafkaProducer, NewTopic, TopicPartition
 from ottla.config.mirror import MirrorConfig
-from ottla.errors import ConfigurationError, InvalidReplicationFactorError, TopicAlreadyExistsError
+from ottla.errors import (
+    ConfigurationError,
+    InvalidReplicationFactorError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 from ottla.mirror.flow_config import MirrorProperties
 from ottla.records.consumer_record import ConsumerRecord
 
@@ -81,10 +86,16 @@ class TopicReader:
         await self._consumer.close()
 
     async def read_to_end(self) -> AsyncIterator[ConsumerRecord]:
-        """Yield the records that were not returned by an earlier call, at least up to the current end of the topic."""
+        """Yield the records that were not returned by an earlier call, at least up to the current end of the topic.
+
+        Raises UnknownTopicOrPartitionError if the broker does not know the topic, for example because it has just
+        started: without the offsets in it, all records would be copied again.
+        """
         partitions = [
             TopicPartition(self._topic, p) for p in await self._consumer.partitions_for_topic(self._topic) or ()
         ]
+        if not partitions:
+            raise UnknownTopicOrPartitionError(f"topic {self._topic} is not known to the broker")
         self._consumer.assign(partitions)
         ends = await self._consumer.end_offsets(partitions)
         while behind := [tp for tp in partitions if await self._consumer.position(tp) < ends[tp]]:

@@ -314,6 +314,6 @@ def _headers(column: HeadersColumn | None, rows: int) -> list[list[tuple[str, by
     if column is None:
         return [[] for _ in range(rows)]
     bounds = column.offsets[: rows + 1].tolist()
-    keys = [(key or b"").decode() for key in _rows(column.keys, bounds[-1])]
+    keys = [(key or b"").decode("utf-8", "replace") for key in _rows(column.keys, bounds[-1])]
     headers = list(zip(keys, _rows(column.values, bounds[-1]), strict=True))
     return [headers[start:end] for start, end in pairwise(bounds)]

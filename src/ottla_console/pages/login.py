@@ -26,13 +26,17 @@ async def log_in(page: Page) -> Response:
     sessions = page.console.sessions
     if not page.console.settings.users:
         return RedirectResponse("/", 303)
-    if not sessions.may_try(name):
+    user = None
+    async with _hashing:
+        may_try = sessions.may_try(name)  # here: attempts at the same time wait for each other
+        if may_try:
+            user = await asyncio.to_thread(authenticate, page.console.settings.users, name, password)
+            if user is None:
+                sessions.record_failure(name)
+    if not may_try:
         text = "Too many attempts for this user; try again in a minute."
         return page.render("login.html", 429, failure=text, name=name, next=_target(page))
-    async with _hashing:
-        user = await asyncio.to_thread(authenticate, page.console.settings.users, name, password)
     if user is None:
-        sessions.record_failure(name)
         page.user = User(name, Role.VIEWER)
         page.audit("login", "console", "rejected (wrong name or password)")
         return page.render("login.html", 401, failure="Name or password is wrong.", name=name, next=_target(page))

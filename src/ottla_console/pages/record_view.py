@@ -92,7 +92,9 @@ def shown(data: bytes | None, form: str) -> str | None:
     cut = f"\n… {len(data) - MAX_SHOWN:,} more bytes" if len(data) > MAX_SHOWN else ""
     if form in ("auto", "json") and data[:1] in (b"{", b"[") and not cut:
         try:
-            return json.dumps(json.loads(data), ensure_ascii=False, indent=2)
+            text = json.dumps(json.loads(data), ensure_ascii=False, indent=2)
+            # Half of a surrogate pair, which the page cannot have, stays an escape such as \ud800.
+            return text.encode("utf-8", "backslashreplace").decode()
         except (ValueError, RecursionError):
             pass
     part = data[:MAX_SHOWN]

@@ -51,11 +51,12 @@ def masked_value(value: bytes | None, fields: MaskedFields) -> bytes | None:
         return MASK.encode()
     try:
         document = json.loads(value)
+        for path in fields.paths:
+            _mask(document, path)
+        # JSON may have half of a surrogate pair, which UTF-8 cannot; it stays an escape such as \ud800
+        return json.dumps(document, ensure_ascii=False).encode("utf-8", "backslashreplace")
     except (ValueError, RecursionError):
         return MASK.encode()
-    for path in fields.paths:
-        _mask(document, path)
-    return json.dumps(document, ensure_ascii=False).encode()
 
 
 def is_secret(name: str) -> bool:

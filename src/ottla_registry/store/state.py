@@ -23,7 +23,10 @@ class RegistryState:
         self._subjects: dict[str, dict[int, StoredSchema]] = {}
         self._ids: dict[tuple[str, int], dict[tuple[str, int], StoredSchema]] = {}
         self._guids: dict[str, dict[tuple[str, int], StoredSchema]] = {}
-        self._identities: dict[tuple[str, tuple[object, ...]], int] = {}
+        self._identities: dict[tuple[str, tuple[object, ...]], dict[int, int]] = {}
+        """By context and identity: the ids, the first one first, and the number of versions that have each. An import
+        may give a schema several ids.
+        """
         self._highest_id: dict[str, int] = {}
         self.configs: dict[str | None, dict[str, Any]] = {}
         self.modes: dict[str | None, str] = {}
@@ -76,7 +79,8 @@ class RegistryState:
         self._subjects.setdefault(schema.subject, {})[schema.version] = schema
         self._ids.setdefault((context, schema.id), {})[schema.subject, schema.version] = schema
         self._guids.setdefault(guid, {})[schema.subject, schema.version] = schema
-        self._identities.setdefault((context, schema.identity), schema.id)
+        ids = self._identities.setdefault((context, schema.identity), {})
+        ids[schema.id] = ids.get(schema.id, 0) + 1
         self._highest_id[context] = max(self._highest_id.get(context, 0), schema.id)
 
     def _remove(self, subject: str, version: int) -> None:
@@ -96,8 +100,12 @@ class RegistryState:
         del users[subject, version]
         if not users:
             del self._ids[context, schema.id]
-            if self._identities.get((context, schema.identity)) == schema.id:
-                del self._identities[context, schema.identity]
+        ids = self._identities[context, schema.identity]
+        ids[schema.id] -= 1
+        if not ids[schema.id]:
+            del ids[schema.id]
+        if not ids:
+            del self._identities[context, schema.identity]
 
     # Queries
 
@@ -134,7 +142,7 @@ class RegistryState:
 
     def id_of(self, context: str, schema: StoredSchema) -> int | None:
         """Return the id of an equal schema in the context, possibly of another subject, or None."""
-        return self._identities.get((context, schema.identity))
+        return next(iter(self._identities.get((context, schema.identity), ())), None)
 
     def highest_id(self, context: str) -> int:
         """Return the highest id of a context in the applied records, including removed versions; 0 if there is none."""

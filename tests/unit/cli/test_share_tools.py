@@ -54,9 +54,11 @@ def test_console_share_consumer_releases_and_accepts_records(
         b"Partition:0\tOffset:1\tDelivery:1\tEpoch:NOT_PRESENT\t1\t1\n"
     )
     assert output.err.endswith(b"Processed a total of 2 messages\n")
-    assert read(at, name, "--max-messages", "5") == 0
+    assert read(at, name, "--max-messages", "0") == 0
+    assert capsysbinary.readouterr().out == b""
+    assert read(at, name, "--max-messages", "5", "--timeout-ms", "-1") == 0
     assert capsysbinary.readouterr().out == b"0\n1\n2\n3\n4\n"
-    assert read(at, name, "--timeout-ms", "200") == 0
+    assert read(at, name, "--max-messages", "-1", "--timeout-ms", "200") == 0
     assert capsysbinary.readouterr().out == b""
 
 

@@ -154,6 +154,27 @@ def test_console_consumer_commits_only_printed_records(
         assert capsys.readouterr().out == printed
 
 
+@pytest.mark.parametrize(
+    ("limits", "printed"),
+    [
+        ("--max-messages -1 --timeout-ms 500", ["one", "two"]),
+        ("--max-messages 2 --timeout-ms -1", ["one", "two"]),
+        ("--max-messages 0", []),
+    ],
+)
+def test_console_consumer_has_no_limit_if_it_is_negative(
+    limits: str,
+    printed: list[str],
+    at: tuple[str, str],
+    ottla_broker: Broker,
+    ottla_topic: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fill(ottla_broker, ottla_topic, [b"one", b"two"])
+    assert main(["console-consumer", *at, "--topic", ottla_topic, "--from-beginning", *limits.split()]) == 0
+    assert capsys.readouterr().out.split() == printed
+
+
 @pytest.mark.parametrize("offset", ["2", "EARLIEST", "latest"])
 def test_console_consumer_reads_a_partition_from_an_offset(
     offset: str, at: tuple[str, str], ottla_broker: Broker, ottla_topic: str, capsys: pytest.CaptureFixture[str]
@@ -375,6 +396,14 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 def test_header_without_a_key_separator_has_its_text_as_key_if_errors_are_ignored() -> None:
     lines = Lines.from_properties({"parse.headers": "true", "ignore.error": "true", "null.marker": "N"})
     assert lines.parse(b"a:1,b,N,c:N\tv", 1) == (None, b"v", [("a", b"1"), ("b", None), ("N", None), ("c", None)])
+
+
+def test_null_marker_stands_for_no_headers_but_not_for_the_name_of_one() -> None:
+    lines = Lines.from_properties({"parse.headers": "true", "null.marker": "N"})
+    assert lines.parse(b"N\tv", 1) == (None, b"v", [])
+    assert lines.parse(b"a:N\tv", 1) == (None, b"v", [("a", None)])
+    with pytest.raises(ConfigurationError, match="A header on line number 3 has the null marker as its name"):
+        lines.parse(b"N:1\tv", 3)
 
 
 def test_key_separators_may_be_escaped_and_errors_ignored() -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.unit.client.consuming import TP, Listener, consumer, fill, poll_until, read
@@ -19,6 +20,7 @@ from ottla import (
     TopicPartition,
 )
 from ottla.client.consumer import core
+from ottla.client.consumer.fetch.ranges import Planner
 from ottla.errors import (
     CommitFailedError,
     FencedInstanceIdError,
@@ -153,7 +155,7 @@ def test_consumer_beyond_max_poll_interval_leaves_and_loses_its_partitions(
         (identity,) = broker.requests_of(LeaveGroupRequest)[0].members
         assert "poll timeout" in (identity.reason or "")
         assert "not called within max.poll.interval.ms=200, so this member gives up its partitions" in caplog.text
-        assert "lower max.poll.records=500" in caplog.text
+        assert "lower max.poll.records (now 500)" in caplog.text
         time.sleep(0.05)
         with pytest.raises(CommitFailedError):
             c.commit({TP: 1})
@@ -431,6 +433,18 @@ def test_topics_are_listed_with_their_partitions(broker: ScriptedBroker) -> None
         assert {topic: len(parts) for topic, parts in listed.items()} == {"t": 1, "other": 2}
         assert [p.leader for p in c.partitions_for("other")] == [7, 7]
         assert c.topics() == {"t", "other"}
+
+
+def test_planner_of_ranges_has_the_ids_of_topics_at_its_last_lookup(broker: ScriptedBroker) -> None:
+    old, new = UUID(int=1), UUID(int=2)
+    broker.topic_ids["t"] = old
+    broker.add_topic("other")
+    with Planner({"bootstrap.servers": broker.address}) as planner:
+        assert planner.topics("^t$") == {"t"}
+        assert planner.topic_ids == {"t": old, "other": UUID(int=0)}
+        broker.topic_ids["t"] = new
+        assert planner.topics() == {"t", "other"}
+        assert planner.topic_ids["t"] == new
 
 
 def test_metadata_refresh_excludes_topics_of_lookups(broker: ScriptedBroker) -> None:

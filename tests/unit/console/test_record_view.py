@@ -22,6 +22,12 @@ def test_bytes_are_shown_as_text_only_if_every_character_is_printable(data: byte
     assert shown(data, "auto") == text
 
 
+def test_half_of_a_surrogate_pair_in_json_is_shown_as_an_escape() -> None:
+    text = shown(b'{"a":"\\ud800\\u00e9"}', "auto")
+    assert text == '{\n  "a": "\\ud800é"\n}'
+    assert text.encode(), "a page can have it"
+
+
 def test_record_without_key_value_and_headers_contains_the_empty_text() -> None:
     record = ShownRecord(0, 0, 0, None, None, (), 0)
     assert record.contains("")

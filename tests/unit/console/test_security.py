@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,11 @@ from ottla import KafkaProducer
 from ottla.broker.embedded import Broker
 from ottla.errors import ConfigurationError
 from ottla_console.application import create_app
+from ottla_console.pages import login
 from ottla_console.routes import ROUTES
 from ottla_console.security import audit
 from ottla_console.security.masking import Masking, masked_value
-from ottla_console.security.sessions import COOKIE, Sessions
+from ottla_console.security.sessions import COOKIE, MAX_FAILURES, Sessions
 from ottla_console.security.users import Role, User, hash_password, load_users
 from ottla_console.settings import ConsoleSettings, ListenAddress
 
@@ -63,6 +66,18 @@ def test_wrong_password_is_rejected_and_slowed_down(guarded: ConsoleBrowser) -> 
         assert "Name or password is wrong" in guarded.log_in(name, "wrong", 401)
     assert "Too many attempts" in guarded.log_in("viewer", PASSWORD, 429)
     assert "Name or password is wrong" in guarded.log_in("no-such-user", PASSWORD, 401)
+
+
+def test_attempts_at_the_same_time_do_not_exceed_the_limit_of_failures(
+    guarded: ConsoleBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login, "_hashing", asyncio.Semaphore(2))  # it belongs to the event loop of its first waiter
+    fields = {"name": "viewer", "password": "wrong", "csrf": guarded.token("/login")}
+    with ThreadPoolExecutor(20) as threads:
+        results = [threads.submit(guarded.client.post, "/login", data=fields) for _ in range(20)]
+    codes = [result.result().status_code for result in results]
+    assert {*codes} == {401, 429}
+    assert codes.count(401) <= MAX_FAILURES + 1  # two are checked at a time
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.role > Role.VIEWER], ids=lambda route: route.path)
@@ -166,6 +181,7 @@ def test_masked_fields_are_neither_shown_nor_searched(ottla_broker: Broker, ottl
         (b'[{"a":{"b":1}},{"a":[{"b":2}]}]', b'[{"a": {"b": "\xe2\x80\xa2\xe2\x80\xa2\xe2\x80\xa2"}}'),
         (b"not JSON", "•••".encode()),
         (b"[" * 100_000, "•••".encode()),
+        (b"[" * 1_000 + b"]" * 1_000, "•••".encode()),
     ],
 )
 def test_value_that_is_not_json_is_masked_completely(value: bytes, masked_json: bytes) -> None:
@@ -174,6 +190,11 @@ def test_value_that_is_not_json_is_masked_completely(value: bytes, masked_json: 
     assert masked.startswith(masked_json)
     assert b"1" not in masked
     assert b"2" not in masked
+
+
+def test_half_of_a_surrogate_pair_stays_an_escape_if_fields_are_masked() -> None:
+    masked = masked_value(b'{"a":{"b":1},"c":"\\ud800"}', Masking(["t=a.b"]).of_topic("t"))
+    assert masked == '{"a": {"b": "•••"}, "c": "\\ud800"}'.encode()
 
 
 @pytest.mark.parametrize("rule", ["", "orders", "orders=", "=a", "orders=$vale"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from array import array
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from tests.interop.eventually import eventually
@@ -25,6 +26,7 @@ from ottla import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from ottla.aio import KafkaConsumer as AsyncKafkaConsumer
 from ottla.backoff import ExponentialBackoff
 from ottla.errors import (
     ConfigurationError,
@@ -33,12 +35,13 @@ from ottla.errors import (
     ProducerFencedError,
     UnsupportedVersionError,
 )
-from ottla.mirror import flow_mirror
+from ottla.mirror import copier, flow_mirror
 from ottla.mirror.copier import Copier
 from ottla.mirror.flow_config import MirrorProperties
 from ottla.mirror.mirror_maker import MirrorMaker
 from ottla.mirror.records import Checkpoint, Heartbeat, OffsetSync
 from ottla.model import ACLOperation
+from ottla.records.columns import BinaryColumn, HeadersColumn
 from ottla.security.acl import ACL, ACLPermissionType, ResourcePattern, ResourceType
 
 
@@ -184,6 +187,43 @@ def test_failed_session_copies_no_records_twice(pair: Pair, moment: str, monkeyp
         pair.wait_copied(60)
     assert not failures
     assert values(pair.wait_copied(60)) == list(range(60))
+
+
+def test_session_does_not_begin_again_if_the_offsets_topic_is_unknown(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that has just started may not know it yet."""
+    send(pair.a, pair.topic, numbers(50))
+    complete, look_up = Copier._completed, AsyncKafkaConsumer.partitions_for_topic
+    failures, unknown = [1], [1]
+
+    async def fail(self: Copier, *arguments: Any) -> None:
+        await complete(self, *arguments)
+        if failures:
+            failures.pop()
+            raise KafkaTimeoutError("failed")
+
+    async def partitions_for_topic(self: AsyncKafkaConsumer, topic: str) -> set[int] | None:
+        if topic.startswith("mm2-offsets.") and not failures and unknown:
+            unknown.pop()
+            return None
+        return await look_up(self, topic)
+
+    monkeypatch.setattr(Copier, "_completed", fail)
+    monkeypatch.setattr(AsyncKafkaConsumer, "partitions_for_topic", partitions_for_topic)
+    monkeypatch.setattr(flow_mirror, "BACKOFF", ExponentialBackoff(0.01, 0.1))
+    with mirroring(pair.properties()):
+        pair.wait_copied(50)
+        send(pair.a, pair.topic, numbers(10, first=50))
+        pair.wait_copied(60)
+    assert not unknown
+    assert values(pair.wait_copied(60)) == list(range(60))
+
+
+def test_header_key_that_is_not_utf_8_is_copied_with_replacement_characters() -> None:
+    keys = BinaryColumn(memoryview(array("i", [0, 2])), b"a\xff")
+    column = HeadersColumn(memoryview(array("i", [0, 1])), keys, BinaryColumn(memoryview(array("i", [0, 1])), b"1"))
+    assert copier._headers(column, 1) == [[("a\ufffd", b"1")]]
 
 
 def test_topic_acls_are_copied_without_write_permission(pair: Pair) -> None:

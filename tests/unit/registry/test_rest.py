@@ -226,6 +226,18 @@ def test_readonly_mode_rejects_changes_and_import_mode_accepts_ids(registry: Res
     assert registry.register("imported", '"int"', id=1000, version=1) == 1000
 
 
+@pytest.mark.parametrize("mode", ["READONLY", "IMPORT"])
+def test_schema_that_the_subject_has_is_registered_again_in_every_mode(registry: RestClient, mode: str) -> None:
+    """Serializers register the schema of each writer to look up its id."""
+    subject = f"again-{mode}"
+    schema_id = registry.register(subject, record("Again", ("mode", "string")))
+    registry.put(f"/mode/{subject}?force=true", {"mode": mode})
+    assert registry.register(subject, record("Again", ("mode", "string"))) == schema_id
+    assert registry.register(subject, record("Again", ("mode", "string")), id=schema_id) == schema_id
+    registry.register(subject, record("New", ("mode", "string")), error=42205)
+    assert registry.get(f"/subjects/{subject}/versions") == [1]
+
+
 def test_requested_version_must_be_the_next_one(registry: RestClient) -> None:
     registry.register("next", A)
     for version in (1, 3):

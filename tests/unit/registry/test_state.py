@@ -51,6 +51,20 @@ def test_version_is_replaced_and_removed_by_records_with_its_key() -> None:
     assert state.version("orders-value", 1) is None
 
 
+def test_schema_with_two_ids_keeps_the_other_one_if_one_is_removed() -> None:
+    """An import may give a schema two ids."""
+    state, other = RegistryState(), replace(SCHEMA, subject="other-value", id=9)
+    state.apply(KEY, schema_value(SCHEMA))
+    state.apply(schema_key("other-value", 1), schema_value(other))
+    assert state.id_of(".", replace(SCHEMA, subject="new")) == 7
+    state.apply(KEY, None)
+    assert state.id_of(".", replace(SCHEMA, subject="new")) == 9
+    state.apply(schema_key("other-value", 1), schema_value(other.with_deleted()))
+    assert state.id_of(".", replace(SCHEMA, subject="new")) == 9
+    state.apply(schema_key("other-value", 1), None)
+    assert state.id_of(".", replace(SCHEMA, subject="new")) is None
+
+
 def test_unexpected_error_of_a_record_does_not_end_the_reading_of_the_topic(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -103,6 +104,7 @@ class FakePlanner:
     def __init__(self, topics: dict[str, int], errors: Iterable[Exception] = ()) -> None:
         self._topics = topics
         self._errors = list(errors)
+        self.topic_ids: dict[str, UUID] = {}
 
     def topics(self, pattern: str | None = None) -> set[str]:
         if self._errors:

@@ -1,6 +1,7 @@
 """Offset planning of a stream, with fake brokers."""
 
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ EVERYTHING = ReadAllAvailable()
 class FakeBrokers:
     def __init__(self, offsets: dict[TopicPartition, tuple[int, int]]) -> None:
         self.offsets = offsets
+        self.topic_ids = {"a": uuid.uuid4()}
         self.closed = False
 
     def partitions(self, _: Subscription, *, all_must_exist: bool = True) -> frozenset[TopicPartition]:
@@ -125,6 +127,30 @@ def test_deleted_partition_is_a_data_loss() -> None:
     later = reader.latestOffset(end, EVERYTHING)
     with pytest.raises(DataLossError, match=r"a-1: no longer exist.*failOnDataLoss"):
         planned(reader, end, later)
+
+
+def test_topic_that_was_created_again_is_a_data_loss(caplog: pytest.LogCaptureFixture) -> None:
+    """Even if it has as many records as the deleted one had."""
+    reader, brokers = make_reader({A0: (0, 5)})
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    brokers.topic_ids = {"a": uuid.uuid4()}
+    brokers.offsets[A0] = (0, 9)
+    with pytest.raises(DataLossError, match=r"a: it was deleted and created again.*failOnDataLoss"):
+        reader.latestOffset(end, EVERYTHING)
+    reader, brokers = make_reader({A0: (0, 5)}, failOnDataLoss="false")
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    brokers.topic_ids = {"a": uuid.uuid4()}
+    assert reader.latestOffset(end, EVERYTHING) == end
+    assert reader.latestOffset(end, EVERYTHING) == end
+    assert caplog.text.count("a: it was deleted and created again") == 1
+
+
+def test_topic_without_an_id_is_not_taken_for_a_new_one() -> None:
+    reader, brokers = make_reader({A0: (0, 5)})
+    brokers.topic_ids = {"a": uuid.UUID(int=0)}
+    end = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+    brokers.topic_ids = {"a": uuid.uuid4()}
+    assert reader.latestOffset(end, EVERYTHING) == end
 
 
 def test_pattern_without_matching_topics_keeps_its_offsets() -> None:

@@ -8,11 +8,12 @@ import time
 import uuid
 from collections.abc import Generator
 from contextlib import closing
+from itertools import islice
 
 from ottla.cli.console.record_format import OPTIONS, formatter
 from ottla.cli.framework.command import Command
 from ottla.cli.framework.connection import client_options, connection
-from ottla.cli.framework.options import Flag, OneOf, Option, Repeatable, flag_name, is_set
+from ottla.cli.framework.options import Flag, OneOf, Option, Repeatable, flag_name, is_set, limit
 from ottla.cli.framework.signals import stopping
 from ottla.cli.framework.topic_filter import name_pattern
 from ottla.client.consumer.consumer import KafkaConsumer
@@ -40,11 +41,9 @@ def run(args: argparse.Namespace) -> int:
         try:
             _subscribe(consumer, args)
             with closing(_records(consumer, args)) as records:
-                for record in records:
+                for record in islice(records, args.max_messages):
                     sys.stdout.buffer.write(record_format.line(record))
                     count += 1
-                    if args.max_messages is not None and count >= args.max_messages:
-                        break
                     if sys.stdout.isatty():
                         sys.stdout.buffer.flush()  # a pipe is flushed once per poll
         except WakeupError:
@@ -170,11 +169,11 @@ COMMAND = Command(
             "consumer group (default: group.id, or a new group, whose offsets are not kept unless enable.auto.commit "
             "is set)",
         ),
-        Option("--max-messages N", "stop after N records (default: no limit)", int),
+        Option("--max-messages N", "stop after N records; -1: no limit (the default)", limit),
         Option(
             "--timeout-ms MS",
-            "stop if no record arrives for this time in milliseconds (default: wait without end)",
-            int,
+            "stop if no record arrives for this time in milliseconds; -1: wait without end (the default)",
+            limit,
         ),
         Flag(
             "--delete-consumer-offsets",

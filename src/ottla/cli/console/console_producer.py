@@ -51,13 +51,15 @@ class Lines(NamedTuple):
 
     def parse(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
         """Return the key, the value and the headers of line `number`. Raises ConfigurationError if the name of a header
-        is not UTF-8, or if a separator is missing and `ignore_error` is not set.
+        is not UTF-8 or is `null_marker`, or if a separator is missing and `ignore_error` is not set.
         """
         headers: list[tuple[str, bytes | None]] = []
         if self.parse_headers:
             text, line = self._split(line, self.headers_delimiter, "headers", number)
-            for pair in (text or b"").split(self.headers_separator) if text else []:
+            for pair in text.split(self.headers_separator) if text and self._null(text) else []:
                 name, value = self._split(pair, self.header_key_separator, "header key", number)
+                if name is not None and self._null(name) is None:
+                    raise ConfigurationError(f"A header on line number {number} has the null marker as its name")
                 try:
                     headers.append((pair.decode(), None) if name is None else (name.decode(), self._null(value)))
                 except UnicodeDecodeError:

@@ -9,7 +9,7 @@ import time
 from ottla.cli.console.record_format import OPTIONS, RecordFormatter, formatter
 from ottla.cli.framework.command import Command
 from ottla.cli.framework.connection import client_options, connection, without_serialization
-from ottla.cli.framework.options import Flag, OneOf, Option, Repeatable
+from ottla.cli.framework.options import Flag, OneOf, Option, Repeatable, limit
 from ottla.cli.framework.signals import stopping
 from ottla.client.consumer.share.acknowledgements import AcknowledgeType
 from ottla.client.consumer.share.acquired_records import ShareConsumerRecord
@@ -39,7 +39,7 @@ def _print(consumer: KafkaShareConsumer, record_format: RecordFormatter, args: a
     """Print records until a limit is reached or a signal arrives. Return the number of acknowledged records."""
     count = 0
     last = time.monotonic()
-    while True:
+    while args.max_messages is None or count < args.max_messages:
         try:
             polled = consumer.poll(POLL_MS if args.timeout_ms is None else min(POLL_MS, args.timeout_ms))
         except WakeupError:
@@ -51,14 +51,13 @@ def _print(consumer: KafkaShareConsumer, record_format: RecordFormatter, args: a
                 _handle(consumer, record, record_format, args)
                 count += 1
         sys.stdout.buffer.flush()
-        if args.max_messages is not None and count >= args.max_messages:
-            return count
         now = time.monotonic()
         if polled:
             last = now
         elif args.timeout_ms is not None and (now - last) * 1000 >= args.timeout_ms:
             print(f"No record arrived for {args.timeout_ms} ms", file=sys.stderr)
-            return count
+            break
+    return count
 
 
 def _handle(
@@ -93,11 +92,11 @@ COMMAND = Command(
         *connection(),
         Option("--topic", "topic to read", required=True),
         Option("--group", f"share group to join (default: group.id, or {GROUP})"),
-        Option("--max-messages N", "stop after N records (default: no limit)", int),
+        Option("--max-messages N", "stop after N records; -1: no limit (the default)", limit),
         Option(
             "--timeout-ms MS",
-            "stop if no record arrives for this time in milliseconds (default: wait without end)",
-            int,
+            "stop if no record arrives for this time in milliseconds; -1: wait without end (the default)",
+            limit,
         ),
         OneOf(
             Flag("--release", "release records after they are printed, so that they can be delivered again"),

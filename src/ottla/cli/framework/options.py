@@ -125,6 +125,14 @@ def boolean(value: str | None, *, default: bool = False) -> bool:
     return default if value is None else value.strip().lower() == "true"
 
 
+def limit(text: str) -> int | None:
+    """Parse a limit. A negative number, such as the default -1 of Kafka's tools, means no limit, as does None, which is
+    returned for it.
+    """
+    number = int(text)
+    return None if number < 0 else number
+
+
 def unescape(value: str) -> bytes:
     """Return the UTF-8 bytes of a separator in which `\\t`, `\\n` and `\\0` are replaced by the characters that they
     stand for.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
+from uuid import UUID
 
 from ottla.client.consumer.fetch import ranges
 from ottla.errors import KafkaError, KafkaTimeoutError
@@ -62,6 +63,11 @@ class Brokers:
         `all_must_exist` is false: a running stream reports that as data loss.
         """
         return self._retrying(lambda: self._partitions(subscription, all_must_exist))
+
+    @property
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """The ids of topics by name, at the last call of `partitions`. Brokers before Kafka 2.8 report zero."""
+        return self._planner.topic_ids
 
     def _partitions(self, subscription: Subscription, all_must_exist: bool) -> frozenset[TopicPartition]:
         if subscription.pattern is not None:

@@ -13,11 +13,13 @@ empty: its end, which is in the offset log, is the start of the query.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+from uuid import UUID
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from ottla.model import TopicPartition
 from ottla.spark.environment.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
@@ -29,6 +31,9 @@ from ottla.spark.options.options import SourceOptions
 from ottla.spark.source.brokers import Brokers
 from ottla.spark.source.offsets import check_start, limit_offsets, resolve, stream_ranges
 from ottla.spark.source.reader import BrokerReader
+
+NO_TOPIC_ID: Final = UUID(int=0)
+"""The topic id in responses of brokers before Kafka 2.8."""
 
 
 class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -51,6 +56,8 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         """The end offsets of the partitions at the last lookup."""
         self._committed: Offsets = {}
         """The offsets of the last commit for the group of commitGroupId, which may have failed."""
+        self._topic_ids: dict[str, UUID] = {}
+        """The ids of the topics at the last lookup in which they existed."""
 
     def __getstate__(self) -> dict[str, Any]:
         # A connection cannot be serialized to the workers.
@@ -67,6 +74,7 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         """Return the start of a new query, which startingOffsets or a timestamp determines."""
         options = self.options
         partitions = self.brokers.partitions(options.subscription)
+        self._check_topic_ids(partitions, {})
         starts = resolve(options.starting, partitions, self.brokers, "startingOffsets")
         beginning = offsets_to_json(check_start(starts, self.brokers, self.report_loss))
         self._beginning = beginning if moves(options.starting) else None
@@ -135,10 +143,25 @@ class StreamReader(BrokerReader, DataSourceStreamReader, SupportsTriggerAvailabl
         if self._target is not None:
             return self._target
         partitions = self.brokers.partitions(self.options.subscription, all_must_exist=False)
+        self._check_topic_ids(partitions, begin)
         latest = self.brokers.latest_from(partitions, begin)
         if self._available_now:
             self._target = latest
         return latest
+
+    def _check_topic_ids(self, partitions: Iterable[TopicPartition], begin: Offsets) -> None:
+        """Report a loss for each topic of `begin` that was deleted and created again since the last lookup. Its end
+        offset does not show that if the new topic has as many records as the query has read of the old one.
+        """
+        topics, ids = {tp.topic for tp in partitions}, self.brokers.topic_ids
+        current = {topic: ids[topic] for topic in topics & ids.keys() if ids[topic] != NO_TOPIC_ID}
+        previous, self._topic_ids = self._topic_ids, self._topic_ids | current
+        for topic in sorted({tp.topic for tp in begin} & previous.keys() & current.keys()):
+            if previous[topic] != current[topic]:
+                self.report_loss(
+                    f"{topic}: it was deleted and created again, with another topic id; the query does not read the"
+                    " first records of the new topic"
+                )
 
     def _finds_nothing(self, latest: Offsets) -> bool:
         """Return whether the subscription is a pattern that matches no topic. `next_end` then lets the query stay at

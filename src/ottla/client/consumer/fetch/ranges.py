@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
+from uuid import UUID
 
 from ottla.client.consumer.consumer import KafkaConsumer
 from ottla.errors import KafkaTimeoutError
@@ -35,11 +36,21 @@ POLL_TIMEOUT_MS: Final = 120_000
 """Maximum time in milliseconds without progress in a range, as Spark's kafkaConsumer.pollTimeoutMs."""
 
 
+class _TopicConsumer(KafkaConsumer):
+    """A consumer that can look up the ids of topics."""
+
+    def topic_ids(self) -> dict[str, UUID]:
+        """Return the ids of all topics that this client is authorized to describe, by name."""
+        return self._run(self._core.topic_metadata.topic_ids(self.config.default_api_timeout_ms / 1000))
+
+
 class Planner:
     """Looks up topics, partitions and offsets. `options` are consumer configs with Kafka's names. There is no group."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._consumer = KafkaConsumer({**options, "group.id": None})
+        self._consumer = _TopicConsumer({**options, "group.id": None})
+        self.topic_ids: dict[str, UUID] = {}
+        """The ids of all topics by name, at the last call of `topics`."""
 
     def __enter__(self) -> Self:
         return self
@@ -53,11 +64,11 @@ class Planner:
         """Return the names of all topics, or of those that match the regular expression `pattern` anywhere in the
         name.
         """
-        names = self._consumer.topics()
+        self.topic_ids = self._consumer.topic_ids()
         if pattern is None:
-            return names
+            return set(self.topic_ids)
         compiled = re.compile(pattern)
-        return {topic for topic in names if compiled.search(topic)}
+        return {topic for topic in self.topic_ids if compiled.search(topic)}
 
     def partitions(self, topics: Iterable[str]) -> set[TopicPartition]:
         """Return the current partitions of topics; none of an unknown topic, unless the broker creates it."""

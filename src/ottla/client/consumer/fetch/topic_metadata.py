@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from uuid import UUID
 
 from ottla import errors
 from ottla.client.consumer.offsets.list_offsets import OffsetLookup
@@ -40,6 +41,13 @@ class TopicMetadataFetcher:
         """Return the partitions of all topics that this client is authorized to describe, by topic name."""
         infos = await self._fetch(None, timeout)
         return {topic.name: topic.partitions for topic in infos if topic.error is None}
+
+    async def topic_ids(self, timeout: float) -> dict[str, UUID]:
+        """Return the ids of all topics that this client is authorized to describe, by topic name. Brokers before Kafka
+        2.8 report an id of zero.
+        """
+        infos = await self._fetch(None, timeout)
+        return {topic.name: topic.topic_id for topic in infos if topic.error is None}
 
     async def partitions_for(self, topic: str, timeout: float) -> Partitions:
         """Return the partitions of a topic; an empty tuple if it does not exist, and the broker has not created it."""
