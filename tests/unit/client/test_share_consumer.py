@@ -280,7 +280,9 @@ def test_errors_after_the_first_of_a_response_are_logged(caplog: pytest.LogCaptu
     assert [record.offset for record in decoded.records] == [10, 11]
     assert "offset 0:" in str(decoded.error)
     (line,) = [record.getMessage() for record in caplog.records if record.name == "ottla.client"]
-    assert line.startswith("t-0: in one response, 4 more batches or records cannot be decoded.")
+    assert line.startswith(
+        "t-0: besides the error that poll() raises, batches or records of one response cannot be decoded (4);"
+    )
     assert "offsets 2 to 3" in line
     assert line.endswith("and 1 more")
 
