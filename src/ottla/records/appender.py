@@ -100,8 +100,8 @@ class RecordFuture:
         """Wait for the acknowledgement and return the record's metadata.
 
         Raises the record's error, KafkaTimeoutError if the record is still pending after `timeout` seconds (None: no
-        limit), or IllegalStateError if it is pending and the caller cannot wait for it: in a client's I/O thread, or
-        in a process that was forked after the send.
+        limit), or IllegalStateError if it is pending and the caller cannot wait for it: in a client's I/O thread, in
+        the event loop of an asyncio producer, or in a process that was forked after the send.
         """
         self._wait(timeout)
         return self._result()

@@ -16,7 +16,10 @@ import ottla
 from ottla import KafkaAdminClient, NewTopic, TopicPartition, aio
 from ottla.client.core.io_thread import IoThread, run_at_caller
 from ottla.errors import BufferExhaustedError, IllegalStateError, KafkaTimeoutError, TopicAlreadyExistsError
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.produce import ProduceRequest
 
@@ -65,6 +68,10 @@ def test_asyncio_clients_that_are_not_started_say_so() -> None:
             await aio.KafkaConsumer("t", bootstrap_servers=address).poll(1)
         with pytest.raises(IllegalStateError, match=r"not started; use `async with`, or `await consumer.start\(\)`"):
             await aio.KafkaShareConsumer("t", bootstrap_servers=address, group_id="g").poll(1)
+        with pytest.raises(IllegalStateError, match=r"not started; use `async with`, or `await client.start\(\)`"):
+            await asyncio.wait_for(aio.KafkaProducer(bootstrap_servers=address).send_batch("t", [b"1"]), 5)
+        with pytest.raises(IllegalStateError, match=r"not started; use `async with`, or `await client.start\(\)`"):
+            await asyncio.wait_for(aio.KafkaAdminClient(bootstrap_servers=address).create_topics(["t"]), 5)
 
     run(test)
 
@@ -119,6 +126,95 @@ def test_asyncio_send_waits_for_memory_at_most_max_block_ms(broker: ScriptedBrok
         await producer.stop(timeout=0)
         with pytest.raises(IllegalStateError, match="closed"):
             await producer.send("t", b"v")
+
+    run(test)
+
+
+def test_get_in_the_event_loop_of_an_asyncio_producer_raises_illegal_state(broker: ScriptedBroker) -> None:
+    async def test() -> None:
+        async with aio.KafkaProducer(bootstrap_servers=broker.address, linger_ms=100) as producer:
+            future = await producer.send("t", b"1")
+            for wait in (future.get, future.result, future.exception):
+                with pytest.raises(IllegalStateError, match="use `await future`"):
+                    wait(1)
+            assert (await asyncio.to_thread(future.get, 10)).offset == 0  # another thread may wait
+            assert future.get() == await future
+
+    run(test)
+
+
+def test_asyncio_calls_that_wait_for_metadata_or_a_connection_raise_illegal_state_at_close(
+    broker: ScriptedBroker,
+) -> None:
+    async def test() -> None:
+        producer = aio.KafkaProducer(bootstrap_servers=broker.address)
+        admin = aio.KafkaAdminClient(bootstrap_servers=broker.address)
+        await producer.start()
+        await admin.start()
+        sending = asyncio.create_task(producer.send("missing", b"1"))
+        while not broker.requests_of(MetadataRequest):
+            await asyncio.sleep(0.01)
+        broker.on(ApiVersionsRequest, lambda _: SILENCE, times=10)
+        listing = asyncio.create_task(admin.list_topics())
+        while len(broker.requests_of(ApiVersionsRequest)) < 2:
+            await asyncio.sleep(0.01)
+        await producer.stop()
+        await admin.close()
+        for waiting in (sending, listing):
+            with pytest.raises(IllegalStateError, match="the client is closed"):
+                await asyncio.wait_for(waiting, 5)
+        with pytest.raises(IllegalStateError, match="the client is closed"):
+            await asyncio.wait_for(admin.create_topics([NewTopic("new", 1, 1)]), 5)
+
+    run(test)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("iterates", [False, True])
+def test_poll_of_another_task_does_not_join_the_group_again_while_the_consumer_closes(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch, protocol: str, iterates: bool
+) -> None:
+    def is_join(request: Any) -> bool:
+        return isinstance(request, JoinGroupRequest) or getattr(request, "member_epoch", None) == 0
+
+    async def test() -> None:
+        options: Any = {"group_id": "g", "group_protocol": protocol}
+        consumer = aio.KafkaConsumer("t", bootstrap_servers=broker.address, **options)
+        await consumer.start()
+        core = consumer._core
+        end_commits = core.commits.close
+
+        async def close_commits() -> None:  # called after the consumer has left the group
+            core.poll_trigger.set()
+            await asyncio.sleep(0.1)
+            await end_commits()
+
+        monkeypatch.setattr(core.commits, "close", close_commits)
+        polling: asyncio.Task[Any] = asyncio.create_task(
+            consumer.getone() if iterates else consumer.poll(timeout_ms=60_000)
+        )
+        while not core.membership.is_settled or core.membership.has_work:
+            await asyncio.sleep(0.01)
+        await consumer.close()
+        with pytest.raises(StopAsyncIteration if iterates else IllegalStateError):
+            await asyncio.wait_for(polling, 5)
+
+    run(test)
+    assert len([request for request in broker.requests if is_join(request)]) == 1
+
+
+def test_close_during_a_join_does_not_cancel_the_poll_of_another_task(broker: ScriptedBroker) -> None:
+    broker.on(JoinGroupRequest, lambda _: SILENCE)
+
+    async def test() -> None:
+        consumer = aio.KafkaConsumer("t", bootstrap_servers=broker.address, group_id="g")
+        await consumer.start()
+        polling = asyncio.create_task(consumer.poll(timeout_ms=60_000))
+        while not broker.requests_of(JoinGroupRequest):
+            await asyncio.sleep(0.01)
+        await consumer.close()
+        with pytest.raises(IllegalStateError, match="the consumer is closed"):
+            await asyncio.wait_for(polling, 5)
 
     run(test)
 

@@ -21,7 +21,7 @@ from tests.unit.client.connection_mistakes import MISTAKES, Mistake, properties,
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from ottla.cli.main import main
 from ottla.client.core import connections
-from ottla.errors import KafkaError, KafkaTimeoutError
+from ottla.errors import KafkaError, KafkaTimeoutError, SaslAuthenticationFailedError
 
 TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
 SHORT: dict[str, Any] = {
@@ -113,6 +113,25 @@ def test_error_that_a_retry_cannot_fix_is_raised_at_once(mistake: str, reports: 
 def test_documentation_has_the_message_of_each_mistake(mistake: str, reports: dict[tuple[str, str], Report]) -> None:
     row = f"| {mistake} | `{reports[mistake, 'admin'].text}` |"
     assert row in TROUBLESHOOTING.read_text("utf-8"), row
+
+
+def test_consumer_without_a_group_raises_failed_authentication_at_once() -> None:
+    mistake = MISTAKES["wrong password"]
+    tp = TopicPartition("t", 0)
+    calls: list[tuple[bool, Callable[[KafkaConsumer], Any]]] = [
+        (True, lambda consumer: consumer.poll(10_000)),
+        (False, lambda consumer: consumer.poll(10_000)),
+        (False, lambda consumer: consumer.position(tp, 10_000)),
+        (False, lambda consumer: consumer.end_offsets([tp], 10_000)),
+    ]
+    with mistake.server() as servers:
+        for subscribes, call in calls:
+            with KafkaConsumer(bootstrap_servers=servers, **SHORT, **mistake.configs) as consumer:
+                consumer.subscribe(["t"]) if subscribes else consumer.assign([tp])
+                began = time.monotonic()
+                with pytest.raises(SaslAuthenticationFailedError, match="Invalid username or password"):
+                    call(consumer)
+                assert time.monotonic() - began < AT_ONCE_SECONDS
 
 
 def test_silent_server_is_logged_before_the_timeout(

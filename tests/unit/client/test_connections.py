@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -248,6 +249,25 @@ def test_closed_client_opens_no_connection(broker: ScriptedBroker) -> None:
         await connections.close()
         with pytest.raises(IllegalStateError, match="closed"):
             await connections.send(7, ListGroupsRequest())
+
+    run(connections, test)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "why"),
+    [
+        ("kafka..example", 9092, "the host name is malformed; is the host name right?"),
+        ("k" * 64 + ".example", 9092, "the host name is malformed; is the host name right?"),
+        ("127.0.0.1", 70_000, "70000 is not a port number"),
+    ],
+)
+def test_malformed_address_is_reported_as_unreachable(host: str, port: int, why: str) -> None:
+    config = ClientConfig.from_keywords(reconnect_backoff_ms=10)
+    connections = Connections(config, "me", lambda: {7: Node(7, host, port)}, ChannelMetrics(Metrics(), "test"))
+
+    async def test() -> None:
+        with pytest.raises(BrokerConnectionError, match=re.escape(f"{host}:{port}: {why}")):
+            await connections.send(7, MetadataRequest())
 
     run(connections, test)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import os
 import random
 import threading
@@ -18,6 +19,7 @@ from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import ConsumerRebalanceListener, KafkaConsumer, TopicPartition, aio
 from ottla.broker.embedded import Broker
+from ottla.client.consumer.fetch.completed_fetch import CompletedFetch
 from ottla.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest
@@ -250,6 +252,29 @@ def test_ctrl_c_interrupts_an_offset_lookup(broker: ScriptedBroker) -> None:
         interrupted(broker, ListOffsetsRequest, lambda: c.end_offsets([TP]))
         gate.set()
         assert c.end_offsets([TP]) == {TP: 0}
+
+
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_ctrl_c_while_a_poll_takes_records_neither_commits_nor_skips_them(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch, as_columns: bool
+) -> None:
+    fill(broker, 20)
+    next_header, batches = CompletedFetch.next_header, itertools.count(1)
+
+    def interrupt(fetched: CompletedFetch) -> Any:
+        if next(batches) == 2:  # after the records of the first batch were taken
+            raise KeyboardInterrupt
+        return next_header(fetched)
+
+    monkeypatch.setattr(CompletedFetch, "next_header", interrupt)
+    with consumer(broker, "t", group_id="g") as c:
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(100):
+                c.poll_batch(100) if as_columns else c.poll(100)
+        assert c.position(TP) == 0
+        c.commit()
+        assert broker.committed[("t", 0)][0] == 0
+        assert [record.offset for record in read(c, 20)] == list(range(20))
 
 
 # Forks and closing

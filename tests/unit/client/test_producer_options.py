@@ -158,7 +158,7 @@ def test_connection_setup_timeout_is_reported() -> None:
             "max_block_ms": 1000,
         }
         with KafkaProducer(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", **options) as p:
-            with pytest.raises(KafkaTimeoutError, match="no connection within 0.0"):
+            with pytest.raises(KafkaTimeoutError, match=r"no connection within 0\.[01]"):
                 p.send("t", b"v")
 
 

@@ -16,8 +16,13 @@ from tests.unit.client.keyboard import ctrl_c
 from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 
 from ottla import KafkaProducer, aio
+from ottla.client.core.metadata import Cluster, PartitionInfo, TopicInfo
+from ottla.client.producer.core import ProducerCore
 from ottla.clock import ManualClock
+from ottla.config.producer import ProducerConfig
 from ottla.errors import IllegalStateError, KafkaError, KafkaTimeoutError, SaslAuthenticationFailedError
+from ottla.model import Node
+from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -53,6 +58,32 @@ def assert_no_memory_in_use(p: KafkaProducer | aio.KafkaProducer) -> None:
     assert accumulator.pool.available == accumulator.pool.total
     assert accumulator.pool.queued == 0
     assert not accumulator.incomplete
+
+
+# Metadata
+
+
+def test_metadata_that_is_replaced_while_a_thread_reads_it_is_used_by_the_next_record() -> None:
+    def cluster_of(partitions: int) -> Cluster:
+        infos = tuple(PartitionInfo("t", n, 7, 0, (7,), (7,), ()) for n in range(partitions))
+        return Cluster({7: Node(7, "h", 9092)}, {"t": TopicInfo("t", ZERO_UUID, False, infos)})
+
+    class Replaced:
+        """Metadata that the event loop replaces right after a thread has read the snapshot."""
+
+        version = 1
+        snapshots = (cluster_of(1), cluster_of(3))
+
+        @property
+        def cluster(self) -> Cluster:
+            snapshot = self.snapshots[self.version - 1]
+            self.version = 2
+            return snapshot
+
+    core: Any = ProducerCore(ProducerConfig.from_keywords(), lambda: None)
+    core.metadata = Replaced()
+    assert core.queues("t", None).count == 1
+    assert core.queues("t", None).count == 3
 
 
 # Order

@@ -44,6 +44,7 @@ from ottla.errors import (
 from ottla.model import TopicIdPartition
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.share_fetch import AcquiredRecords as AcquiredRange
+from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.records.builder import BatchBuilder
 
 QUICK = {"group.share.heartbeat.interval.ms": 100, "group.share.min.heartbeat.interval.ms": 50}
@@ -102,6 +103,43 @@ def poll_records(consumer: KafkaShareConsumer, seconds: float = 10) -> list[Shar
 
 def values(records: list[ShareConsumerRecord]) -> list[int]:
     return [int(record.value) for record in records]
+
+
+def test_poll_of_another_task_does_not_join_the_group_again_while_the_consumer_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run(broker: ScriptedBroker) -> None:
+        consumer = aio.KafkaShareConsumer("t", bootstrap_servers=broker.address, group_id="g")
+        await consumer.start()
+        core = consumer._core
+        end_metadata = core.metadata.close
+
+        async def close_metadata() -> None:  # called after the consumer has left the group
+            core.poll_trigger.set()
+            await asyncio.sleep(0.1)
+            await end_metadata()
+
+        monkeypatch.setattr(core.metadata, "close", close_metadata)
+        polling = asyncio.create_task(consumer.poll(timeout_ms=60_000))
+        while not core.membership.is_settled:
+            await asyncio.sleep(0.01)
+        await consumer.close()
+        with pytest.raises(IllegalStateError, match="the share consumer is closed"):
+            await asyncio.wait_for(polling, 5)
+
+    with ScriptedBroker() as broker:
+        broker.add_topic("t", 1)
+        broker.on(
+            ShareGroupHeartbeatRequest,
+            lambda request: ShareGroupHeartbeatResponse(
+                member_id=request.member_id,
+                member_epoch=max(request.member_epoch, 1) if request.member_epoch >= 0 else request.member_epoch,
+                heartbeat_interval_ms=20,
+            ),
+            times=1000,
+        )
+        asyncio.run(run(broker))
+        assert [r.member_epoch for r in broker.requests_of(ShareGroupHeartbeatRequest)].count(0) == 1
 
 
 # Acknowledgement modes

@@ -32,8 +32,10 @@ from ottla.errors import (
     KafkaError,
     KafkaTimeoutError,
     MessageTooLargeError,
+    OperationNotAttemptedError,
     ProducerFencedError,
     SerializationError,
+    TopicAuthorizationFailedError,
     TransactionAbortedError,
 )
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -387,6 +389,25 @@ def test_abort_waits_for_pending_add_partitions_to_txn(scripted: ScriptedBroker)
         kinds = [type(r) for r in scripted.requests if isinstance(r, (AddPartitionsToTxnRequest, EndTxnRequest))]
         assert kinds == [AddPartitionsToTxnRequest] * 4 + [EndTxnRequest]
         sender.begin_transaction()
+
+
+def test_transaction_fails_with_the_error_because_of_which_other_partitions_were_not_added(
+    scripted: ScriptedBroker,
+) -> None:
+    def rejected(_: Any) -> AddPartitionsToTxnResponse:
+        results = [
+            AddPartitionsToTxnPartitionResult(partition_index=partition, partition_error_code=error.code or 0)
+            for partition, error in enumerate((OperationNotAttemptedError, TopicAuthorizationFailedError))
+        ]
+        topic = AddPartitionsToTxnTopicResult(name="t", results_by_partition=results)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[topic])
+
+    scripted.on(AddPartitionsToTxnRequest, rejected)
+    with producer(scripted.address, "t", linger_ms=0) as sender:
+        sender.begin_transaction()
+        with pytest.raises(TopicAuthorizationFailedError):
+            sender.send("t", b"v").get(SECONDS)
+        sender.abort_transaction()
 
 
 def test_adding_partitions_is_retried_with_a_backoff_after_an_unexpected_error(

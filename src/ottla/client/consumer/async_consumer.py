@@ -179,7 +179,13 @@ class KafkaConsumer(ConsumerQueries):
             deadline = deadline or now + self.config.consumer_timeout_ms / 1000
             if now > deadline:
                 break
-            self._core.iteration.begin(await self._poll(min(1.0, deadline - now), self._next_records))
+            try:
+                records = await self._poll(min(1.0, deadline - now), self._next_records)
+            except IllegalStateError:
+                if self._closing:  # by another task
+                    break
+                raise
+            self._core.iteration.begin(records)
         raise StopAsyncIteration
 
     # Positions

@@ -35,14 +35,14 @@ from ottla.client.consumer.poll_trigger import PollTrigger
 from ottla.client.consumer.subscription import NO_EPOCH, PartitionState, Subscription, SubscriptionPattern
 from ottla.client.consumer.wakeup import WakeupTrigger
 from ottla.client.core.client_metrics import metrics_of
-from ottla.client.core.connections import Connections
+from ottla.client.core.connections import NOT_AUTHENTICATED, Connections
 from ottla.client.core.coordinator import Coordinator
 from ottla.client.core.interceptors import close_all
 from ottla.client.core.metadata import Cluster, metadata_of, writable
 from ottla.client.core.telemetry import telemetry_of
 from ottla.client.serializers import find
 from ottla.config.consumer import ConsumerConfig
-from ottla.errors import IllegalStateError, UnsupportedVersionError
+from ottla.errors import IllegalStateError, KafkaError, UnsupportedVersionError
 from ottla.model import LATEST_TIMESTAMP, ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition, checked_offset
 from ottla.net.client.channel_metrics import ChannelMetrics
 from ottla.records.columns import Columns
@@ -72,6 +72,7 @@ class ConsumerCore:
         self.iteration = RecordIterator(self.subscription)
         self.is_started = False
         self._seen_version = 0
+        self._authentication_error: KafkaError | None = None
         configs = {**config.originals, "client.id": self.client_id}
         self.key_deserializer = find(config.key_deserializer, "key_deserializer", configs)
         self.value_deserializer = find(config.value_deserializer, "value_deserializer", configs)
@@ -183,7 +184,11 @@ class ConsumerCore:
     ) -> None:
         """Commit if both `auto_commit` and enable.auto.commit are set, leave the group and stop, within `timeout`
         seconds (None: default.api.timeout.ms). Raises the first error of the rebalance listener.
+
+        A poll of another task raises IllegalStateError: otherwise it would join the group again.
         """
+        self.membership.is_closing = True
+        self.poll_trigger.set()
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
             if auto_commit and self.commits.automatic:
@@ -349,6 +354,7 @@ class ConsumerCore:
         """Return whether poll() may return records at once, because there is no work for the event loop."""
         return not (
             self.positions.has_work
+            or self.buffer.unreturned
             or self.wakeup_trigger.is_requested
             or self.commits.callbacks
             or self.topic_errors.pending
@@ -375,13 +381,16 @@ class ConsumerCore:
                 raise IllegalStateError("the consumer is not started; use `async with`, or `await consumer.start()`")
             raise IllegalStateError("not subscribed to any topic, and no partition is assigned")
         while True:
+            self._check_not_closing()
             self.membership.last_poll = time.monotonic()
             self.poll_trigger.clear()
             await self.commits.run_callbacks()
             self.poll_trigger.raise_error()
+            self._raise_authentication_error()
             await self._describe(deadline)
             self.topic_errors.check()
             joined = await self._join_group(deadline)
+            self._check_not_closing()
             if self.subscription.version != self._seen_version:
                 self._seen_version = self.subscription.version
                 self.fetch_metrics.update_assignment(self.subscription.partitions.values())
@@ -397,6 +406,19 @@ class ConsumerCore:
                 return False
             if (joined or self.subscription.partitions) and not self.poll_trigger.is_set:
                 await self._wait(left)
+
+    def _raise_authentication_error(self) -> None:
+        """Raise the error of the last metadata refresh, once, if the client cannot authenticate. Without a group, no
+        other request of a poll would fail, because the brokers are unknown.
+        """
+        error = self.metadata.error
+        if isinstance(error, NOT_AUTHENTICATED) and error is not self._authentication_error:
+            self._authentication_error = error
+            raise error
+
+    def _check_not_closing(self) -> None:
+        if self.membership.is_closing:
+            raise IllegalStateError("the consumer is closed")
 
     async def _describe(self, deadline: float) -> None:
         """Before joining the group, wait for metadata if it lacks a subscribed topic and no partition is assigned yet:

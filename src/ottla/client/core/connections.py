@@ -289,7 +289,13 @@ class Connections:
             self._connecting[key] = connecting
             connecting.add_done_callback(lambda done: self._opened(key, done))
         # Several callers may wait for the same connection; cancelling one of them must not affect the others.
-        return await shielded(connecting)
+        try:
+            return await shielded(connecting)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if connecting.cancelled() and (caller is None or not caller.cancelling()):  # `close` has cancelled it
+                raise errors.IllegalStateError("the client is closed") from None
+            raise
 
     def _opened(self, key: tuple[int, str], connecting: asyncio.Task[BrokerConnection]) -> None:
         self._connecting.pop(key, None)

@@ -37,11 +37,13 @@ class ProduceRequestResult:
     first record, result).
     """
 
-    __slots__ = ("append_time", "base_offset", "done", "error", "forks", "parts", "tp", "waiters")
+    __slots__ = ("append_time", "base_offset", "done", "error", "forks", "loop", "parts", "tp", "waiters")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp: TopicPartition = tp
         self.forks: int = _forks
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that completes the result, if it is the application's (asyncio producer)."""
         self.done: bool = False
         self.base_offset: int = -1
         self.append_time: int = -1
@@ -82,7 +84,8 @@ class ProduceRequestResult:
         """Block until the result is complete. Return False after `timeout` seconds (None: no limit).
 
         If the result is not complete, raises IllegalStateError in a process that was forked after the send (only the
-        parent gets the result), and in the I/O thread of a client, where callbacks run.
+        parent gets the result), and where the wait would never end: in the I/O thread of a client, where callbacks run,
+        and in the event loop of an asyncio producer.
         """
         if self.done:
             return True
@@ -91,6 +94,8 @@ class ProduceRequestResult:
                 f"{self.tp}: the record was sent before a fork; only the parent process gets the result"
             )
         check_may_wait()
+        if self.loop is not None and _runs_here(self.loop):
+            raise IllegalStateError("the event loop cannot wait for its own producer; use `await future`")
         event = threading.Event()
         self.when_done(event.set)
         try:
@@ -139,6 +144,13 @@ class ProduceRequestResult:
             if index >= first:
                 return part.result_of(index - first)
         raise AssertionError(f"no part contains record {index}")
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 def failed_future(tp: TopicPartition, error: KafkaError) -> RecordFuture:

@@ -174,13 +174,16 @@ class Metadata:
         """
         self._updated: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     def start(self) -> None:
         """Start the background task that refreshes the metadata."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop the background task."""
+        """Stop the background task. Calls that wait for metadata raise IllegalStateError."""
+        self._closed = True
+        self._fail_waiting(errors.IllegalStateError("the client is closed"))
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -220,7 +223,7 @@ class Metadata:
 
     def next_update(self) -> asyncio.Future[None]:
         """Return a future that completes when the next metadata response arrives, or fails if the client cannot
-        authenticate.
+        authenticate or is closed.
         """
         if self._updated is None or self._updated.done():
             self._updated = asyncio.get_running_loop().create_future()
@@ -230,8 +233,12 @@ class Metadata:
         """Refresh, and return the new snapshot. Raises KafkaTimeoutError after `timeout` seconds, caused by the error
         of the last refresh if it failed.
 
-        Authentication errors are raised at once.
+        Authentication errors are raised at once, and IllegalStateError before `start` and when the client is closed.
         """
+        if self._closed:
+            raise errors.IllegalStateError("the client is closed")
+        if self._task is None:
+            raise errors.IllegalStateError("the client is not started; use `async with`, or `await client.start()`")
         update = self.next_update()
         self.request_update()
         try:
@@ -316,9 +323,8 @@ class Metadata:
         """Handle a failed refresh. Authentication errors are raised in waiting calls. Call `rebootstrap`, if there is
         one, when the broker demands it or refreshes have failed for too long (KIP-1102).
         """
-        if isinstance(error, NOT_AUTHENTICATED) and self._updated is not None and not self._updated.done():
-            self._updated.set_exception(error)
-            self._updated.exception()  # marks the exception as retrieved: the caller may have given up
+        if isinstance(error, NOT_AUTHENTICATED):
+            self._fail_waiting(error)
         if self._rebootstrap is None:
             return
         now = self._clock.monotonic()
@@ -328,6 +334,11 @@ class Metadata:
         if long_enough or isinstance(error, errors.RebootstrapRequiredError):
             self._failing_since = now
             self._rebootstrap()
+
+    def _fail_waiting(self, error: errors.KafkaError) -> None:
+        if self._updated is not None and not self._updated.done():
+            self._updated.set_exception(error)
+            self._updated.exception()  # marks the exception as retrieved: the caller may have given up
 
     def _is_complete(self, topic: str) -> bool:
         info = self.cluster.topics.get(topic)

@@ -6,6 +6,7 @@ thread neither waits for memory nor compresses a batch while it holds the lock.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -72,6 +73,8 @@ class Accumulator:
         """The batches in a queue, or in a request that has not ended. A dictionary is used as an ordered set."""
         self.flushing = 0
         self.closing = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the application, if the producer runs in it."""
         self.closed: bool = False
         """Whether the producer is closed. Appending then fails, because the record would never be sent."""
         self._codec = codec
@@ -109,7 +112,7 @@ class Accumulator:
         IllegalStateError, and releases the buffer, if the producer is closed.
         """
         queue = record.queue
-        batch = ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
+        batch = self.private_batch(queue, buffer)
         with self.lock:
             future = None if self.closed else self.append(record)
             if future is None and not self.closed:
@@ -133,7 +136,9 @@ class Accumulator:
 
     def private_batch(self, queue: PartitionQueue, buffer: bytearray) -> ProducerBatch:
         """Create a batch that is in no queue yet. The caller fills it, and passes it to `add_closed`."""
-        return ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
+        batch = ProducerBatch(queue.tp, BatchBuilder(buffer, self._codec, level=self._level), buffer, self._clock())
+        batch.outcome.loop = self.loop
+        return batch
 
     def add_closed(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Close `batch` and the open batch of its partition, and append `batch` to the partition's queue. Raises

@@ -53,7 +53,7 @@ class KafkaProducer(ProducerCalls):
 
     async def start(self) -> None:
         """Start the background tasks. Must be called before records are sent."""
-        self._loop = asyncio.get_running_loop()
+        self._loop = self._core.accumulator.loop = asyncio.get_running_loop()
         await self._core.start()
         self._core.direct.enabled = self._core.is_plain and not self._closed
 
@@ -214,7 +214,7 @@ class KafkaProducer(ProducerCalls):
             async with self._turns.acquire((topic, partition)):
                 deadline = time.monotonic() + self._core.max_block
                 queues = await self._queues(topic, partition, deadline)
-                steps = self._core.batch_steps(queues, columns, partition, self._loop)
+                steps = self._core.batch_steps(queues, columns, partition)
                 size = next(steps)
                 while True:
                     buffer = await self._allocate(size, time.monotonic() + self._core.max_block)

@@ -6,7 +6,6 @@ wait for memory in its own way.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from array import array
 from collections.abc import Callable, Container, Generator, Iterable, Sequence
@@ -17,7 +16,7 @@ from ottla.client.core.futures import ProduceRequestResult
 from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.batch import PartitionQueue, TopicQueues
 from ottla.clock import now_ms
-from ottla.errors import IllegalStateError, KafkaTimeoutError
+from ottla.errors import KafkaTimeoutError
 from ottla.model import TopicPartition
 from ottla.records.batch import HEADER_BYTES
 from ottla.records.builder import record_size_upper_bound
@@ -52,12 +51,8 @@ class SentRange(NamedTuple):
 class BatchFuture:
     """The future of send_batch, for all of its records. It can be awaited."""
 
-    def __init__(
-        self, parts: list[tuple[ProduceRequestResult, int]], loop: asyncio.AbstractEventLoop | None = None
-    ) -> None:
-        """`loop`: the event loop that completes the future, if it is the application's."""
+    def __init__(self, parts: list[tuple[ProduceRequestResult, int]]) -> None:
         self._parts = parts
-        self._loop = loop
 
     def done(self) -> bool:
         """Return whether every record was acknowledged or has failed."""
@@ -69,8 +64,6 @@ class BatchFuture:
         Raises the error of the first range that failed, or KafkaTimeoutError after `timeout` seconds (None: no limit).
         In the event loop of an asyncio producer, raises IllegalStateError unless the future is done.
         """
-        if self._loop is not None and not self.done() and _runs_here(self._loop):
-            raise IllegalStateError("the event loop cannot wait for its own producer; use `await future`")
         deadline = None if timeout is None else time.monotonic() + timeout
         for outcome, _ in self._parts:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -87,13 +80,6 @@ class BatchFuture:
 
     def _sent_ranges(self) -> list[SentRange]:
         return [sent for outcome, count in self._parts for sent in _ranges(outcome, count)]
-
-
-def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
 
 
 def _ranges(outcome: ProduceRequestResult, count: int) -> list[SentRange]:

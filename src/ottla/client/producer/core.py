@@ -200,7 +200,8 @@ class ProducerCore:
 
     def queues(self, topic: str, partition: int | None) -> TopicQueues | None:
         """Return the queues of a topic; None if the metadata has no partition of it, or `partition` is too high."""
-        cluster, version = self.metadata.cluster, self.metadata.version
+        # In this order: if the event loop replaces both in between, the version is too old, and the next call updates.
+        version, cluster = self.metadata.version, self.metadata.cluster
         info = cluster.topics.get(topic)
         if info is None or not info.partitions or (partition is not None and partition >= len(info.partitions)):
             return None
@@ -216,14 +217,10 @@ class ProducerCore:
         return columnar.table(values, keys, self.clock.now_ms() if has_injected_clock else timestamps_ms)
 
     def batch_steps(
-        self,
-        queues: TopicQueues,
-        rows_table: columnar.Table,
-        partition: int | None,
-        loop: asyncio.AbstractEventLoop | None = None,
+        self, queues: TopicQueues, rows_table: columnar.Table, partition: int | None
     ) -> Generator[int, bytearray, columnar.BatchFuture]:
         """Append columns to batches. Yields the size of each buffer that it needs, and is sent the buffer. Returns the
-        future of the records. `loop`: the event loop of the application, if the producer runs in it.
+        future of the records.
         """
         parts = []
         for number, rows in self._rows_of_partitions(rows_table, queues, partition).items():
@@ -231,7 +228,7 @@ class ProducerCore:
             parts += yield from columnar.append_table(
                 self.accumulator, rows_table, queue, rows, self._check_size, self.config.max_request_size
             )
-        return columnar.BatchFuture(parts, loop)
+        return columnar.BatchFuture(parts)
 
     def _rows_of_partitions(
         self, rows_table: columnar.Table, queues: TopicQueues, partition: int | None

@@ -467,12 +467,16 @@ def as_group_metadata(group: ConsumerGroupMetadata | str) -> ConsumerGroupMetada
 
 
 def _first_error(answer: Response) -> int:
-    """Return the first error code in a response, that of the response or of a partition; 0 if there is none."""
+    """Return the first error code in a response, that of the response or of a partition; 0 if there is none.
+
+    OPERATION_NOT_ATTEMPTED only says that another partition has an error, whose code is returned instead.
+    """
     code: int = getattr(answer, "error_code", 0)
     if code:
         return code
     if isinstance(answer, AddPartitionsToTxnResponse):
         results = (p for topic in answer.results_by_topic_v3_and_below for p in topic.results_by_partition)
-        return next((p.partition_error_code for p in results if p.partition_error_code), 0)
+        codes = [p.partition_error_code for p in results if p.partition_error_code]
+        return next((c for c in codes if c != errors.OperationNotAttemptedError.code), codes[0] if codes else 0)
     topics = getattr(answer, "topics", ())
     return next((p.error_code for topic in topics for p in topic.partitions if p.error_code), 0)

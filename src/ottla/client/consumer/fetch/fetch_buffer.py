@@ -22,6 +22,9 @@ from ottla.records.consumer_record import ConsumerRecord
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
+Before = dict[PartitionState, tuple[int | None, int]]
+"""The positions and leader epochs of partitions before a poll."""
+
 COLUMN_BYTES = 16 * 1024 * 1024
 """Limit in bytes for the columns of a partition in one poll. It is checked between the batches of a response, so that
 columns may be larger. Compressed data may be a thousand times larger once it is decompressed.
@@ -38,6 +41,10 @@ class FetchBuffer:
         """Whether the fetcher has paused because the buffer is full. A poll that has returned all data of a partition
         from one response calls `wake`, so that the fetcher checks again.
         """
+        self.unreturned: list[PartitionState] = []
+        """The partitions of which a poll has taken records without returning them, because an exception such as Ctrl+C
+        interrupted it. Their positions are those of before; `drop_stale` lets the records be fetched again.
+        """
         self._at_end: list[PartitionState] = []
         """The partitions whose `at_end` is set."""
         self._current: CompletedFetch | None = None
@@ -50,7 +57,13 @@ class FetchBuffer:
         self._at_end.clear()
 
     def drop_stale(self) -> None:
-        """Drop data of partitions that are no longer assigned, and data that was fetched before a seek."""
+        """Drop data of partitions that are no longer assigned, data that was fetched before a seek, and that of which
+        an interrupted poll has taken records. Event loop only.
+        """
+        while self.unreturned:
+            state = self.unreturned.pop()
+            if state.position is not None:
+                state.restart_fetch()
         stale = [fetched for fetched in self.completed if not fetched.is_current]
         if stale:
             stay = [fetched for fetched in self.completed if fetched.is_current]
@@ -82,11 +95,13 @@ class FetchBuffer:
         out: Records = {}
         left = at_most
         skipped: list[CompletedFetch] = []
+        before: Before = {}
         try:
             while left > 0:
                 fetched = self._next(skipped)
                 if fetched is None:
                     break
+                before.setdefault(fetched.state, (fetched.state.position, fetched.state.epoch))
                 try:
                     rows = fetched.next_records(left, key, value)
                 except KafkaError:
@@ -98,12 +113,17 @@ class FetchBuffer:
                 if not rows:
                     self._drop_empty(fetched, wake)
                     continue
-                before = out.get(fetched.tp)
-                if before is None:
+                earlier = out.get(fetched.tp)
+                if earlier is None:
                     out[fetched.tp] = rows
                 else:
-                    before += rows
+                    earlier += rows
                 left -= len(rows)
+        except KafkaError:
+            raise
+        except BaseException:
+            self._undo(before)
+            raise
         finally:
             self.completed.extendleft(reversed(skipped))
         return out
@@ -118,6 +138,7 @@ class FetchBuffer:
         """
         decoders: dict[TopicPartition, ColumnDecoder] = {}
         skipped: list[CompletedFetch] = []
+        before: Before = {}
         try:
             while (fetched := self._next(skipped)) is not None:
                 decoder = decoders.get(fetched.tp)
@@ -125,6 +146,7 @@ class FetchBuffer:
                     bound = self.max_decompressed_bytes
                     decoder = decoders[fetched.tp] = ColumnDecoder(headers=headers, max_decompressed_bytes=bound)
                 end = until.get(fetched.tp, MAX_OFFSET)
+                before.setdefault(fetched.state, (fetched.state.position, fetched.state.epoch))
                 try:
                     if not _decode(fetched, decoder, end):
                         break
@@ -137,9 +159,20 @@ class FetchBuffer:
                     self._at_end.append(fetched.state)
                 else:
                     self._drop_empty(fetched, wake)
+        except KafkaError:
+            raise
+        except BaseException:
+            self._undo(before)
+            raise
         finally:
             self.completed.extendleft(reversed(skipped))
         return {tp: decoder.drain() for tp, decoder in decoders.items() if decoder.row_count}
+
+    def _undo(self, before: Before) -> None:
+        """Restore the positions of before an interrupted poll. Otherwise, a commit would include its records."""
+        for state, (position, epoch) in before.items():
+            state.position, state.epoch = position, epoch
+            self.unreturned.append(state)
 
     def _next(self, skipped: list[CompletedFetch]) -> CompletedFetch | None:
         """Return the next data to decode. Data of paused partitions is put into `skipped`, outdated data is dropped."""

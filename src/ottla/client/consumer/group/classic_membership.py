@@ -155,6 +155,8 @@ class ClassicMembership(Membership):
             if self._joining is None:
                 self.metrics.rebalance_began()
                 await self._prepare_join()
+                if self.is_closing:
+                    return False
                 self._joining = asyncio.get_running_loop().create_task(self._rejoin(self.subscription.topics))
                 self._joining.add_done_callback(lambda _: self.poll_trigger.set())
             joining = self._joining
@@ -162,6 +164,8 @@ class ClassicMembership(Membership):
             if not joining.done():
                 return False
             self._joining = None
+            if joining.cancelled():  # by close() or unsubscribe() in another task
+                return False
             if not await self._joined(joining, deadline):
                 return False
         self.raise_listener_error()

@@ -169,6 +169,8 @@ class ConsumerMembership(Membership):
         self._raise_error()
         if self.state in (State.OUTSIDE, State.FENCED, State.STALE):
             await self._lose_partitions()
+            if self.is_closing:
+                return True
             self._join()
         while self._is_reconciling():
             await self._reconcile(self._target)

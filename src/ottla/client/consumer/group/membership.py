@@ -97,6 +97,8 @@ class Membership(abc.ABC):
         self.last_poll = time.monotonic()
         self.error: errors.KafkaError | None = None
         """The error that the next poll raises."""
+        self.is_closing = False
+        """Whether the consumer is being closed. A poll of another task must not join the group again after that."""
         self._max_poll = config.max_poll_interval_ms / 1000
         self._listener_error: BaseException | None = None
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from ottla import errors
 from ottla.client.consumer.fetch.topic_errors import topic_error
-from ottla.client.core.connections import Connections
+from ottla.client.core.connections import NOT_AUTHENTICATED, Connections
 from ottla.client.core.metadata import Metadata
 from ottla.errors import KafkaError, KafkaTimeoutError
 from ottla.model import OffsetAndTimestamp, TopicPartition
@@ -65,6 +65,9 @@ class OffsetLookup:
             except TimeoutError:
                 continue
             if len(offsets) < len(timestamps):
+                failure = self.metadata.error
+                if isinstance(failure, NOT_AUTHENTICATED) and isinstance(last, errors.LeaderNotAvailableError):
+                    raise failure
                 self.metadata.request_update()
                 pause = min(self._retry_backoff, max(0.0, deadline - time.monotonic()))
                 if isinstance(last, errors.LeaderNotAvailableError) and not described:

@@ -129,8 +129,11 @@ class ShareConsumerCore:
         """Send pending acknowledgements, leave the group and stop, within `timeout` seconds (None:
         default.api.timeout.ms).
 
-        As in Java, records that were not acknowledged are released, also in implicit mode.
+        As in Java, records that were not acknowledged are released, also in implicit mode. A poll of another task
+        raises IllegalStateError: otherwise it would join the group again.
         """
+        self.membership.is_closing = True
+        self.poll_trigger.set()
         deadline = time.monotonic() + (self.config.default_api_timeout_ms / 1000 if timeout is None else timeout)
         try:
             await self._leave(deadline)
@@ -199,6 +202,8 @@ class ShareConsumerCore:
 
     async def _prepare(self, deadline: float) -> None:
         while True:
+            if self.membership.is_closing:
+                raise errors.IllegalStateError("the share consumer is closed")
             self.membership.last_poll = time.monotonic()
             self.poll_trigger.clear()
             await self._run_callbacks()
