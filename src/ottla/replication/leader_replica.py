@@ -9,17 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.cluster.image.cluster_image import PartitionImage
 from ottla.errors import KafkaError, NotLeaderOrFollowerError, UnknownLeaderEpochError
 from ottla.model import TopicPartition
+from ottla.records.batch import BatchHeader
 from ottla.replication.isr_state import LeaderState, Replica
 from ottla.replication.isr_updates import IsrSubmitter, submit_until_settled
 from ottla.replication.offset_waiters import OffsetWaiters
+from ottla.replication.rejected_batches import is_behind
 from ottla.storage.log import Log
 
 log = logging.getLogger("ottla.replication")
+
+OVERTAKING_SECONDS: Final = 60.0
+"""Time in seconds after the start of a leader epoch in which producers may still have to send batches again that they
+sent to the previous leader. They do so at the latest when their request times out: librdkafka's default of
+socket.timeout.ms.
+"""
 
 
 class FollowerFetch(NamedTuple):
@@ -162,6 +170,24 @@ class LeaderReplica:
         asyncio.get_running_loop().call_later(seconds, _fail_with_not_leader, confirmed)
         self._partition.wake_followers()
         return confirmed
+
+    def may_have_overtaken(self, header: BatchHeader) -> bool:
+        """Return whether a batch that is out of order may have overtaken batches that its producer sent to the previous
+        leader and has to send again: the producer has not written in this leader epoch, which began less than
+        OVERTAKING_SECONDS ago.
+
+        After a change of the leader, librdkafka sends new batches to the new leader while earlier ones still wait for
+        the response of the old one. After OUT_OF_ORDER_SEQUENCE_NUMBER it bumps its epoch and sends all batches of all
+        partitions again, including those that are in a log although their response was lost: duplicates. Apache Kafka
+        has this fault.
+        """
+        state = self.state
+        producer = self._partition.log.producers.producers.get(header.producer_id)
+        if state is None or producer is None or self._now() - state.started_at >= OVERTAKING_SECONDS:
+            return False
+        if producer.batches and producer.batches[-1].last_offset >= state.start:
+            return False
+        return header.producer_epoch != producer.epoch or is_behind(header.base_sequence, producer.last_sequence)
 
     @property
     def is_followed(self) -> bool:

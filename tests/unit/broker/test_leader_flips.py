@@ -32,6 +32,7 @@ from ottla.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from ottla.replication import leader_replica
 from ottla.replication.partition import Partition
 
 OTHER = 7
@@ -177,6 +178,39 @@ def test_batches_behind_one_on_a_failed_disk_get_the_same_error(tmp_path: Path) 
     with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
 
+def test_batch_that_may_have_overtaken_one_at_the_previous_leader_has_to_be_sent_again(tmp_path: Path) -> None:
+    """librdkafka sends it while the earlier one still waits for the response of the previous leader."""
+
+    async def test(client: BrokerClient) -> None:
+        partition = await with_topic(client, leader=OTHER, replicas=(0, OTHER), isr=(0, OTHER))
+        await change(client, leader=0, isr=(0,))
+        assert await write(client, 0) == 0
+        await change(client, leader=OTHER)
+        await change(client, leader=0, isr=(0,))
+        assert [await write(client, s) for s in (2, 3)] == [NotEnoughReplicasError.code] * 2
+        assert [await write(client, s) for s in (1, 2, 3)] == [0] * 3
+        assert await write(client, 5) == OUT_OF_ORDER, "the producer has written in this leader epoch"
+        assert partition.log.log_end_offset == 4
+
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
+
+
+def test_batch_is_out_of_order_if_no_earlier_one_can_be_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader_replica, "OVERTAKING_SECONDS", 0.0)
+
+    async def test(client: BrokerClient) -> None:
+        await with_topic(client, leader=OTHER, replicas=(0, OTHER), isr=(0, OTHER))
+        await change(client, leader=0, isr=(0,))
+        assert await write(client, 0) == 0
+        await change(client, leader=OTHER)
+        await change(client, leader=0, isr=(0,))
+        assert await write(client, 2) == OUT_OF_ORDER
+
+    with_broker(test, tmp_path, controlled_shutdown_enable="false")
+
+
 async def fetch_as_follower(client: BrokerClient, session_id: int = 0, epoch: int = 0) -> int:
     """Fetch as the other replica from the end of the log, and return the id of the fetch session."""
     partition = client.context.partitions.get(TopicPartition("t", 0))
@@ -200,6 +234,7 @@ def test_out_of_order_sequence_at_an_unconfirmed_leader_returns_not_leader(
 ) -> None:
     # a broker that was paused: another one leads, and has the batches that are missing here
     monkeypatch.setattr(produce, "CONFIRM_SECONDS", 0.05)
+    monkeypatch.setattr(leader_replica, "OVERTAKING_SECONDS", 0.0)
 
     async def test(client: BrokerClient) -> None:
         await with_topic(client)
@@ -217,6 +252,7 @@ def test_out_of_order_sequence_is_returned_after_the_next_fetch_of_the_followers
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(produce, "CONFIRM_SECONDS", 60.0)
+    monkeypatch.setattr(leader_replica, "OVERTAKING_SECONDS", 0.0)
 
     async def test(client: BrokerClient) -> None:
         await with_topic(client)

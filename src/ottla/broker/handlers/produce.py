@@ -526,12 +526,17 @@ def _append_records(
     try:
         appended = _append_in_order(partition, records, prepared, request.acks, context)
     except errors.OutOfOrderSequenceNumberError as error:
+        header = read_header(records)
+        if partition.leader_replica.may_have_overtaken(header):
+            raise errors.NotEnoughReplicasError(
+                f"{error.message}; earlier batches may have been sent to the previous leader, and have to be sent again"
+            ) from error
         # for librdkafka this error of its oldest batch is fatal, even if the broker is no longer the leader
         confirmed = partition.leader_replica.confirm(CONFIRM_SECONDS) if request.acks else None
         if confirmed is None:
             raise
         failed = _failed(data.index, error)
-        pending.waits.append(Wait(failed, partition.topic_partition, read_header(records), confirmed, failure=error))
+        pending.waits.append(Wait(failed, partition.topic_partition, header, confirmed, failure=error))
         return failed
     answer = PartitionProduceResponse(
         index=data.index,
