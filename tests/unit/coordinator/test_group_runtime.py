@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,21 +15,22 @@ from tests.unit.coordinator.consumer_world import World
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
-from ottla.coordinator.group.classic.records import group_record, group_tombstone
+from ottla.coordinator.group.classic.records import CommittedOffset, group_record, group_tombstone, offset_record
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group_runtime import GroupRuntime
 from ottla.coordinator.group.streams.streams_group import StreamsGroup
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
-from ottla.coordinator.runtime.result import CoordinatorResult
+from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
 from ottla.errors import (
+    InvalidCommitOffsetSizeError,
     KafkaStorageError,
     MessageTooLargeError,
     NotCoordinatorError,
     NotLeaderOrFollowerError,
     UnknownServerError,
 )
-from ottla.model import CONSUMER_OFFSETS
+from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -167,6 +169,26 @@ async def test_group_that_does_not_fit_into_a_batch_is_an_error_that_clients_do_
     result.respond(future, HeartbeatResponse())
     runtime.execute("g", result)
     assert (await future).error_code == UnknownServerError.code  # type: ignore[attr-defined]
+    runtime.close()
+
+
+async def test_tombstones_that_do_not_fit_into_a_batch_are_divided() -> None:
+    runtime = runtime_of(World())
+    committed, batches = CommittedOffset(5, -1, "", 0), list[int]()
+    for partition in range(100):
+        runtime.offsets.set("g", TopicPartition("t", partition), committed)
+
+    def append(_: str, new: Sequence[CoordinatorRecord]) -> None:
+        if len(new) > 30:
+            raise MessageTooLargeError
+        batches.append(len(new))
+
+    runtime._log.append = append  # type: ignore[method-assign,assignment]
+    await runtime.append("g", runtime.offsets.delete_group("g").records)
+    assert (sum(batches), runtime.groups.by_id, runtime.offsets.by_group) == (101, {}, {})
+    records = [offset_record("g", TopicPartition("t", partition), committed) for partition in range(31)]
+    with pytest.raises(InvalidCommitOffsetSizeError):
+        await runtime.append("g", records)
     runtime.close()
 
 

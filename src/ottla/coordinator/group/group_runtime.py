@@ -224,12 +224,20 @@ class GroupRuntime(CoordinatorRuntime):
                 )
 
     def _append(self, group_id: str, new: Sequence[CoordinatorRecord]) -> asyncio.Future[None] | None:
+        """Append records as one batch, and replay them; as several batches if they do not fit, and all are tombstones.
+
+        Raises InvalidCommitOffsetSizeError if they do not fit, and the errors of `CoordinatorLog.append`.
+        """
         if not new:
             return None
         try:
             committed = self._log.append(group_id, new)
         except errors.MessageTooLargeError:
-            raise errors.InvalidCommitOffsetSizeError from None
+            if len(new) == 1 or any(record.value is not None for record in new):
+                raise errors.InvalidCommitOffsetSizeError from None
+            middle = len(new) // 2
+            self._append(group_id, new[:middle])
+            return self._append(group_id, new[middle:])
         for record in new:
             self._replay_appended(group_id, record)
         return committed
