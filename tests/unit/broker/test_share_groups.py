@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,12 @@ from tests.unit.broker.transactional_producer import (
     with_manual_clock,
 )
 
+from ottla.broker.handlers.share_fetch import ShareFetch
 from ottla.broker.sessions import share_fetch
 from ottla.clock import ManualClock
 from ottla.coordinator.runtime.deadline_queue import NEVER
 from ottla.coordinator.share_partition.share_partition import RecordState
-from ottla.errors import for_code
+from ottla.errors import CoordinatorNotAvailableError, for_code
 from ottla.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -231,6 +233,39 @@ def test_each_acquisition_lock_expires_at_its_own_time_with_one_timer_per_partit
         assert not states._lock_timeouts._due
 
     with_manual_clock(test, tmp_path, ManualClock(time.time_ns() // 1_000_000))
+
+
+def test_records_whose_acknowledgement_could_not_be_stored_are_delivered_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(client: BrokerClient, clock: ManualClock) -> None:
+        async def fail(*_: object) -> None:
+            raise CoordinatorNotAvailableError
+
+        await prepare(client, 3)
+        assert acquired(await fetch(client, 0)) == [(0, 2, 1)]
+        with monkeypatch.context() as patch:
+            patch.setattr(client.context.share_persister, "write", fail)
+            assert await acknowledge(client, 1, [(0, 1, ACCEPT)]) == "COORDINATOR_NOT_AVAILABLE"
+        assert await acknowledge(client, 2, [(1, 2, ACCEPT)]) is None, "the member still has the record"
+        clock.advance(31_000)
+        client.context.share_partitions._lock_timeouts.expire()
+        assert acquired(await fetch(client, 3)) == [(0, 0, 2)]
+
+    with_manual_clock(test, tmp_path, ManualClock(time.time_ns() // 1_000_000))
+
+
+def test_sessions_of_a_connection_do_not_keep_their_first_responses(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await prepare(client)
+        assert acquired(await fetch(client, 0)) == [(0, 4, 1)]
+        gc.collect()
+        assert [one for one in gc.get_objects() if type(one) is ShareFetch] == []
+        for _ in range(3):
+            await fetch(client, 0)
+        assert len(client.connection.on_close) == 1
+
+    with_broker(test, tmp_path)
 
 
 def test_share_session_epoch_and_limit_are_checked(tmp_path: Path) -> None:

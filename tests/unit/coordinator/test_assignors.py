@@ -120,3 +120,19 @@ def test_assignors_ignore_deleted_topics_and_partitions() -> None:
     previous = {"m0": frozenset({TopicIdPartition(TOPICS[0], 7), TopicIdPartition(TOPICS[3], 0)})}
     shares = uniform.assign(members(1, TOPICS[0], previous=previous), {TOPICS[0]: 2})
     assert {p.partition for p in shares["m0"]} == {0, 1}
+
+
+def test_uniform_assignor_ends_after_some_rounds_if_each_member_shares_a_topic_with_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topics = [UUID(int=n + 1) for n in range(10)]
+    specs = {f"m{n}": MemberSpec(frozenset(topics[max(0, n - 1) : n + 1]), NOTHING) for n in range(10)}
+    sizes = dict.fromkeys(topics, 100)
+    balanced: list[object] = []
+    balance = uniform._balance
+    monkeypatch.setattr(uniform, "_balance", lambda *args: balanced.append(args) or balance(*args))  # type: ignore[func-returns-value]
+    shares = uniform.assign(specs, sizes)
+    assert len(balanced) <= 16 * len(topics)
+    check(specs, sizes, shares)
+    counts = [len(share) for share in shares.values()]
+    assert max(counts) - min(counts) < 25, "the numbers are nearly equal"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.coordinator.consumer_world import World, assigned, error, topic_id
 
+from ottla.cluster.image.cluster_image import BrokerImage
 from ottla.coordinator.group.common.consumer_member import MemberState
 from ottla.coordinator.group.common.group import Committer
 from ottla.coordinator.group.consumer import regex
@@ -82,6 +84,45 @@ def test_member_that_does_not_revoke_in_time_is_removed() -> None:
         world.heartbeat("b", 2, {})
     assert error(world.heartbeat("a", 1, ALL)) == "UNKNOWN_MEMBER_ID"
     assert assigned(world.heartbeat("b", 3 if world.group.members["b"].epoch == 3 else 2, {}, **full())) == ALL
+
+
+def test_new_assignments_do_not_extend_the_time_for_a_revocation() -> None:
+    world = World()
+    world.join("a", rebalance_timeout_ms=10_000)
+    world.join("b")
+    world.heartbeat("a", 1, ALL)
+    before = world.group.target_of(world.group.members["a"])
+    world.pass_time(6_000)
+    world.join("c")
+    assert world.group.target_of(world.group.members["a"]) != before
+    world.heartbeat("a", 1, ALL)
+    world.pass_time(6_000)
+    assert sorted(world.group.members) == ["b", "c"]
+
+
+@pytest.mark.parametrize("is_described_again", [False, True])
+def test_time_for_a_revocation_begins_again_with_a_restart(is_described_again: bool) -> None:
+    world = World()
+    world.join("a", rebalance_timeout_ms=10_000)
+    world.join("b")
+    world.heartbeat("a", 1, ALL)
+    if is_described_again:  # compaction then leaves the member's description after its assignment
+        world.heartbeat("a", 1, ALL, server_assignor="range")
+    world.pass_time(6_000)
+    world.restart()
+    world.pass_time(9_000)
+    assert "a" in world.group.members
+    world.pass_time(2_000)
+    assert "a" not in world.group.members
+
+
+def test_broker_with_a_rack_can_restart_without_a_rebalance() -> None:
+    world = World()
+    without = world.image
+    world.image = replace(without, brokers={0: BrokerImage(0, (), "r")}, topics=dict(without.topics))
+    world.join("a")
+    world.image = replace(without, topics=dict(without.topics))
+    assert world.heartbeat("a", 1, ALL).member_epoch == 1
 
 
 def full() -> dict[str, Any]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,15 +15,22 @@ from tests.unit.coordinator.consumer_world import World
 from ottla.clock import ManualClock
 from ottla.cluster.image.cluster_image import PartitionImage, TopicImage
 from ottla.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
-from ottla.coordinator.group.classic.records import group_record, group_tombstone
+from ottla.coordinator.group.classic.records import CommittedOffset, group_record, group_tombstone, offset_record
 from ottla.coordinator.group.common.group import Group
 from ottla.coordinator.group.consumer.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group_runtime import GroupRuntime
 from ottla.coordinator.group.streams.streams_group import StreamsGroup
 from ottla.coordinator.runtime.deadline_queue import DeadlineQueue
-from ottla.coordinator.runtime.result import CoordinatorResult
-from ottla.errors import KafkaStorageError, NotCoordinatorError, NotLeaderOrFollowerError
-from ottla.model import CONSUMER_OFFSETS
+from ottla.coordinator.runtime.result import CoordinatorRecord, CoordinatorResult
+from ottla.errors import (
+    InvalidCommitOffsetSizeError,
+    KafkaStorageError,
+    MessageTooLargeError,
+    NotCoordinatorError,
+    NotLeaderOrFollowerError,
+    UnknownServerError,
+)
+from ottla.model import CONSUMER_OFFSETS, TopicPartition
 from ottla.protocol.messages.heartbeat import HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -146,6 +156,42 @@ async def test_assignment_that_could_not_be_written_is_given_to_no_member(fails_
     runtime.close()
 
 
+async def test_group_that_does_not_fit_into_a_batch_is_an_error_that_clients_do_not_retry() -> None:
+    world = World()
+    runtime = runtime_of(world)
+
+    def append(*_: object) -> None:
+        raise MessageTooLargeError
+
+    runtime._log.append = append  # type: ignore[method-assign,assignment]
+    future = runtime.response_future()
+    result = CoordinatorResult(records=[group_tombstone("g")])
+    result.respond(future, HeartbeatResponse())
+    runtime.execute("g", result)
+    assert (await future).error_code == UnknownServerError.code  # type: ignore[attr-defined]
+    runtime.close()
+
+
+async def test_tombstones_that_do_not_fit_into_a_batch_are_divided() -> None:
+    runtime = runtime_of(World())
+    committed, batches = CommittedOffset(5, -1, "", 0), list[int]()
+    for partition in range(100):
+        runtime.offsets.set("g", TopicPartition("t", partition), committed)
+
+    def append(_: str, new: Sequence[CoordinatorRecord]) -> None:
+        if len(new) > 30:
+            raise MessageTooLargeError
+        batches.append(len(new))
+
+    runtime._log.append = append  # type: ignore[method-assign,assignment]
+    await runtime.append("g", runtime.offsets.delete_group("g").records)
+    assert (sum(batches), runtime.groups.by_id, runtime.offsets.by_group) == (101, {}, {})
+    records = [offset_record("g", TopicPartition("t", partition), committed) for partition in range(31)]
+    with pytest.raises(InvalidCommitOffsetSizeError):
+        await runtime.append("g", records)
+    runtime.close()
+
+
 async def test_response_waits_until_the_records_of_its_group_are_committed() -> None:
     world = World()
     world.join("m")
@@ -185,4 +231,25 @@ async def test_generation_of_a_loaded_classic_group_is_not_counted_again() -> No
     assert runtime.stats.by_group == {"g": 1}
     runtime.replay(*group_tombstone("g"))
     assert runtime.stats._generations == {}
+    runtime.close()
+
+
+async def test_offsets_of_many_groups_expire_in_slices() -> None:
+    runtime = runtime_of(World())
+    shard: Any = SimpleNamespace(loaded=True, failed=False, index=0)
+    runtime.shards._shards[0] = shard
+    seen: list[str] = []
+    runtime.offsets.expire = lambda group: seen.append(group.id) or CoordinatorResult()  # type: ignore[method-assign,func-returns-value]
+    for number in range(90):
+        runtime.groups.by_id[f"g{number}"] = ClassicGroup(f"g{number}")
+    runtime._expire_offsets()
+    assert 0 < len(seen) < 45, "other tasks run in between"
+    missing = next(group_id for group_id in runtime.groups.by_id if group_id not in seen)
+    del runtime.groups.by_id[missing]
+    async with asyncio.timeout(10):
+        while len(seen) < 89:
+            await asyncio.sleep(0)
+    assert sorted(seen) == sorted(runtime.groups.by_id)
+    assert runtime._expiry is not None
+    assert runtime._expiry.when() > asyncio.get_running_loop().time() + 60
     runtime.close()

@@ -142,6 +142,28 @@ def test_load_for_a_new_replica_waits_for_that_of_an_earlier_one_and_loads_again
     asyncio.run(test())
 
 
+async def test_state_that_was_read_for_an_earlier_leader_epoch_is_not_used() -> None:
+    replica: Any = SimpleNamespace(
+        topic_partition=TopicPartition("t", 0), leads=True, image=SimpleNamespace(leader_epoch=1)
+    )
+
+    async def read_state(_: ShareKey, epoch: int) -> ShareState:
+        # meanwhile another broker leads the partition, and then this one again
+        replica.image = SimpleNamespace(leader_epoch=3)
+        return ShareState(0, epoch, 5, 0, [])
+
+    async def first_start() -> int:
+        raise AssertionError("the state is initialized")
+
+    persister: Any = SimpleNamespace(read=read_state)
+    manager = SharePartitionManager(BrokerConfig({}), ManualClock(), lambda: ClusterImage("c"), persister)
+    with pytest.raises(errors.NotLeaderOrFollowerError):
+        await manager.load(KEY, replica, first_start)
+    await manager.load(KEY, replica, first_start)
+    assert manager.get(KEY) is not None
+    manager.close()
+
+
 def test_lock_timeout_uses_the_earliest_deadline() -> None:
     async def test() -> None:
         config, clock, image = BrokerConfig({}), ManualClock(), ClusterImage("c")

@@ -29,6 +29,14 @@ def ranges(runs: list[RecordRange]) -> list[tuple[int, int, int]]:
     return [(run.first, run.last, run.delivered) for run in runs]
 
 
+def acknowledge(shared: SharePartition, member: str, acknowledged: list[AcknowledgedRange], now: float) -> list[int]:
+    """Apply acknowledgements, and write the states."""
+    changed = shared.acknowledge(member, acknowledged, now)
+    shared.begin_write()
+    shared.end_write(is_stored=True)
+    return changed
+
+
 def test_acquire_returns_available_records() -> None:
     shared = new_share_partition(5)
     assert ranges(shared.acquire("a", 5, 8, 3, 0)) == [(5, 7, 1)]
@@ -40,9 +48,9 @@ def test_acquire_returns_available_records() -> None:
 def test_start_offset_advances_past_acknowledged_records() -> None:
     shared = new_share_partition()
     shared.acquire("a", 0, 4, 9, 0)
-    shared.acknowledge("a", [AcknowledgedRange(1, 2, [ACCEPT])], 0)
+    acknowledge(shared, "a", [AcknowledgedRange(1, 2, [ACCEPT])], 0)
     assert shared.start == 0
-    shared.acknowledge("a", [AcknowledgedRange(0, 0, [REJECT])], 0)
+    acknowledge(shared, "a", [AcknowledgedRange(0, 0, [REJECT])], 0)
     assert (shared.start, sorted(shared.slots)) == (3, [3, 4])
 
 
@@ -51,7 +59,7 @@ def test_archive_leaves_records_that_are_acquired() -> None:
     shared.acquire("a", 0, 1, 9, 0)
     assert shared.archive(1, 3) == [2, 3]
     assert (shared.start, shared.next_offset, shared.done) == (0, 4, 2)
-    shared.acknowledge("a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
+    acknowledge(shared, "a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
     assert (shared.start, shared.slots) == (4, {})
 
 
@@ -65,14 +73,14 @@ def test_released_records_are_redelivered_up_to_the_delivery_limit() -> None:
     shared = new_share_partition()
     for delivery in (1, 2, 3):
         assert ranges(shared.acquire("a", 0, 0, 9, 0)) == [(0, 0, delivery)]
-        shared.acknowledge("a", [AcknowledgedRange(0, 0, [RELEASE])], 0)
+        acknowledge(shared, "a", [AcknowledgedRange(0, 0, [RELEASE])], 0)
     assert (shared.start, shared.slots) == (1, {})
 
 
 def test_acknowledgement_types_may_differ_per_record() -> None:
     shared = new_share_partition()
     shared.acquire("a", 0, 3, 9, 0)
-    shared.acknowledge("a", [AcknowledgedRange(0, 3, [ACCEPT, RELEASE, REJECT, 0])], 0)
+    acknowledge(shared, "a", [AcknowledgedRange(0, 3, [ACCEPT, RELEASE, REJECT, 0])], 0)
     assert (shared.start, {o: s.state for o, s in shared.slots.items()}) == (
         1,
         {1: RecordState.AVAILABLE, 2: RecordState.ARCHIVED, 3: RecordState.ARCHIVED},
@@ -94,9 +102,9 @@ def test_invalid_acknowledgement_changes_nothing(ranges: AcknowledgedRange, erro
     shared = new_share_partition()
     shared.acquire("a", 0, 2, 9, 0)
     shared.acquire("b", 3, 3, 9, 0)
-    shared.acknowledge("a", [AcknowledgedRange(2, 2, [RELEASE])], 0)
+    acknowledge(shared, "a", [AcknowledgedRange(2, 2, [RELEASE])], 0)
     with pytest.raises(error):
-        shared.acknowledge("a", [AcknowledgedRange(1, 1, [ACCEPT]), ranges], 0)
+        acknowledge(shared, "a", [AcknowledgedRange(1, 1, [ACCEPT]), ranges], 0)
     assert shared.slots[1].state is RecordState.ACQUIRED
 
 
@@ -105,13 +113,13 @@ def test_record_that_another_member_has_accepted_cannot_be_acknowledged() -> Non
     shared.acquire("a", 0, 2, 9, 0)
     shared.expire(30)
     shared.acquire("b", 0, 2, 9, 30)
-    shared.acknowledge("b", [AcknowledgedRange(0, 1, [ACCEPT])], 31)
+    acknowledge(shared, "b", [AcknowledgedRange(0, 1, [ACCEPT])], 31)
     assert shared.start == 2
     for kind in (ACCEPT, RELEASE, REJECT, RENEW):
         with pytest.raises(InvalidRecordStateError):
-            shared.acknowledge("a", [AcknowledgedRange(0, 1, [kind])], 32)
+            acknowledge(shared, "a", [AcknowledgedRange(0, 1, [kind])], 32)
     with pytest.raises(InvalidRecordStateError):
-        shared.acknowledge("b", [AcknowledgedRange(1, 2, [ACCEPT])], 32)
+        acknowledge(shared, "b", [AcknowledgedRange(1, 2, [ACCEPT])], 32)
     assert shared.slots[2].state is RecordState.ACQUIRED
 
 
@@ -119,13 +127,13 @@ def test_record_that_was_accepted_under_another_leader_cannot_be_acknowledged() 
     shared = new_share_partition()
     shared.restore(8, [])
     with pytest.raises(InvalidRecordStateError):
-        shared.acknowledge("a", [AcknowledgedRange(0, 2, [RELEASE, ACCEPT, ACCEPT])], 0)
+        acknowledge(shared, "a", [AcknowledgedRange(0, 2, [RELEASE, ACCEPT, ACCEPT])], 0)
 
 
 def test_acquisition_lock_expires_unless_renewed() -> None:
     shared = new_share_partition()
     shared.acquire("a", 0, 1, 9, 0)
-    shared.acknowledge("a", [AcknowledgedRange(1, 1, [RENEW])], 20)
+    acknowledge(shared, "a", [AcknowledgedRange(1, 1, [RENEW])], 20)
     assert shared.next_expiry == 30
     assert shared.expire(30) == [0]
     assert shared.next_expiry == 50
@@ -150,7 +158,7 @@ def test_acquire_stops_at_the_limit_of_records_in_flight() -> None:
     assert ranges(shared.acquire("a", 0, 99, 99, 0)) == [(0, 9, 1)]
     assert shared.is_full
     assert shared.acquire("a", 10, 99, 99, 0) == []
-    shared.acknowledge("a", [AcknowledgedRange(0, 3, [ACCEPT])], 0)
+    acknowledge(shared, "a", [AcknowledgedRange(0, 3, [ACCEPT])], 0)
     assert ranges(shared.acquire("a", 10, 99, 99, 0)) == [(10, 13, 1)]
 
 
@@ -158,7 +166,7 @@ def test_gaps_of_a_compacted_log_are_archived() -> None:
     shared = new_share_partition()
     assert ranges(shared.acquire("a", 50, 51, 9, 0)) == [(50, 51, 1)]
     assert ranges(shared.acquire("a", 55, 55, 9, 0)) == [(55, 55, 1)]
-    shared.acknowledge("a", [AcknowledgedRange(50, 51, [ACCEPT])], 0)
+    acknowledge(shared, "a", [AcknowledgedRange(50, 51, [ACCEPT])], 0)
     assert shared.start == 55
 
 
@@ -177,12 +185,12 @@ def test_acquired_records_deleted_from_the_log_can_be_acknowledged_once() -> Non
     shared.archive_before(3)
     for stranger in ("b", ""):
         with pytest.raises(InvalidRecordStateError):
-            shared.acknowledge(stranger, [AcknowledgedRange(0, 0, [ACCEPT])], 0)
-    assert shared.acknowledge("a", [AcknowledgedRange(2, 3, [ACCEPT, RELEASE])], 0) == [3]
-    assert shared.acknowledge("a", [AcknowledgedRange(1, 1, [ACCEPT])], 0) == []
+            acknowledge(shared, stranger, [AcknowledgedRange(0, 0, [ACCEPT])], 0)
+    assert acknowledge(shared, "a", [AcknowledgedRange(2, 3, [ACCEPT, RELEASE])], 0) == [3]
+    assert acknowledge(shared, "a", [AcknowledgedRange(1, 1, [ACCEPT])], 0) == []
     assert (shared.start, shared.slots[3].state) == (3, RecordState.AVAILABLE)
     with pytest.raises(InvalidRecordStateError):
-        shared.acknowledge("a", [AcknowledgedRange(1, 1, [ACCEPT])], 0)
+        acknowledge(shared, "a", [AcknowledgedRange(1, 1, [ACCEPT])], 0)
 
 
 def test_locks_of_records_deleted_from_the_log_end() -> None:
@@ -191,7 +199,7 @@ def test_locks_of_records_deleted_from_the_log_end() -> None:
     shared.acquire("b", 1, 1, 9, 0)
     shared.acquire("c", 2, 2, 9, 0)
     shared.archive_before(10)
-    shared.acknowledge("c", [AcknowledgedRange(2, 2, [RENEW])], 20)
+    acknowledge(shared, "c", [AcknowledgedRange(2, 2, [RENEW])], 20)
     assert shared.release("a") == []
     assert (sorted(shared.deleted), shared.next_expiry) == ([1, 2], 30)
     assert shared.expire(30) == []
@@ -209,7 +217,8 @@ def test_acquired_records_deleted_from_the_log_are_limited() -> None:
 def test_stored_ranges_are_restored_without_owners() -> None:
     shared = new_share_partition()
     shared.acquire("a", 0, 6, 9, 0)
-    shared.acknowledge(
+    acknowledge(
+        shared,
         "a",
         [
             AcknowledgedRange(0, 0, [ACCEPT]),
@@ -227,6 +236,40 @@ def test_stored_ranges_are_restored_without_owners() -> None:
         3: (RecordState.ACKNOWLEDGED, 1),
         4: (RecordState.AVAILABLE, 1),
     }
+
+
+def states(shared: SharePartition) -> dict[int, str]:
+    return {offset: slot.state.name for offset, slot in shared.slots.items()}
+
+
+def test_acknowledgements_that_cannot_be_stored_are_undone() -> None:
+    shared = new_share_partition()
+    wakes: list[int] = []
+    shared.acquire("a", 0, 9, 10, 0)
+    shared.acknowledge("a", [AcknowledgedRange(0, 3, [ACCEPT, REJECT, RELEASE, ACCEPT])], 0)
+    shared.waiters[lambda: wakes.append(1)] = None
+    shared.begin_write()
+    shared.acknowledge("a", [AcknowledgedRange(4, 4, [ACCEPT])], 0)
+    assert (shared.start, shared.stored_start, shared.done) == (0, 2, 2)
+    shared.end_write(is_stored=False)
+    assert states(shared) == dict.fromkeys(range(10), "ACQUIRED") | {2: "AVAILABLE", 4: "ACKNOWLEDGED"}
+    acknowledge(shared, "a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
+    assert (shared.start, shared.done, len(wakes)) == (2, 1, 3)
+    assert shared.expire(30) == [3, *range(5, 10)]
+    assert ranges(shared.acquire("b", 0, 9, 9, 30)) == [(2, 3, 2), (5, 9, 2)]
+
+
+def test_acknowledgements_of_records_deleted_from_the_log_are_not_undone() -> None:
+    shared = new_share_partition()
+    shared.acquire("a", 0, 4, 9, 0)
+    shared.acknowledge("a", [AcknowledgedRange(0, 1, [ACCEPT])], 0)
+    shared.begin_write()
+    shared.acknowledge("a", [AcknowledgedRange(2, 3, [ACCEPT])], 0)
+    shared.archive_before(3)
+    shared.end_write(is_stored=False)
+    assert (shared.start, states(shared)) == (3, {3: "ACKNOWLEDGED", 4: "ACQUIRED"})
+    shared.archive_before(100)
+    assert (shared.start, shared.end, shared.slots) == (100, 100, {})
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -253,8 +296,12 @@ def test_record_has_one_owner_at_a_time_and_limited_deliveries(seed: int) -> Non
             offset = r.choice(mine)
             kind = r.choice([ACCEPT, RELEASE, REJECT])
             shared.acknowledge(member, [AcknowledgedRange(offset, offset, [kind])], now)
-            del owners[offset]
-            accepted |= {offset} if kind == ACCEPT else set()
+            is_done, is_stored = shared.slots[offset].state is not RecordState.AVAILABLE, r.random() < 0.8
+            shared.begin_write()
+            shared.end_write(is_stored=is_stored)
+            if is_stored or not is_done:
+                del owners[offset]
+                accepted |= {offset} if kind == ACCEPT else set()
         elif what < 0.92:
             now += 10
             for offset in shared.expire(now):

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from itertools import groupby
 
 from ottla.broker import leader_discovery
+from ottla.broker.broker_context import BrokerContext
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.remote_reads import RemoteReadNeededError
-from ottla.broker.sessions.share_fetch import ONLY_ABORTED, Acquired, SharePartitionReader
+from ottla.broker.sessions.share_fetch import ONLY_ABORTED, Acquired, SharePartitionReader, release
 from ottla.broker.sessions.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionKey, ShareSession
 from ottla.errors import InvalidRequestError, KafkaError, code_of
 from ottla.model import ACLOperation, TopicIdPartition
+from ottla.net.server.connection import Connection
 from ottla.page_cache import NotCachedError, cached_only
 from ottla.protocol.messages import share_fetch as m
 from ottla.security.acl import ResourceType
 
+SESSIONS = "share sessions"
+"""The key of a connection's state that has the sessions which were opened over the connection."""
 STRICT = 1
 """The ShareAcquireMode in which max_records is never exceeded."""
 
@@ -66,18 +71,13 @@ class ShareFetch:
         request, sessions = self._request, self._broker.share_sessions
         if request.share_session_epoch == INITIAL_EPOCH:
             session = sessions.open(self._key)
-            self._context.connection.on_close.append(lambda: self._on_close(session))
+            _end_with_connection(self._context, self._key, session)
         else:
             session = sessions.next_epoch(self._key, request.share_session_epoch)
         added = (TopicIdPartition(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions)
         forgotten = (TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions)
         session.update(added, forgotten)
         return session
-
-    def _on_close(self, session: ShareSession) -> None:
-        """End the session with its connection: other members get its records at once, as in Kafka."""
-        if self._broker.share_sessions.close(self._key, session):
-            self._reader.release()
 
     async def _acknowledge(self) -> None:
         for topic in self._request.topics:
@@ -174,3 +174,27 @@ class ShareFetch:
         )
         leader_discovery.add_leaders_to_share_response(self._context, response)
         return response
+
+
+def _end_with_connection(context: RequestContext, key: SessionKey, session: ShareSession) -> None:
+    """End a session when its connection is closed: other members get its records at once, as in Kafka.
+
+    The connection refers to its sessions only, because a request or response would stay in memory as long as it is
+    open. Sessions that have ended are dropped here.
+    """
+    broker, connection = context.broker, context.connection
+    own = connection.state.get(SESSIONS)
+    if not isinstance(own, dict):
+        own = connection.state[SESSIONS] = {}
+        connection.on_close.append(partial(_end_all, broker, connection))
+    for ended in [k for k, s in own.items() if not broker.share_sessions.is_current(k, s)]:
+        del own[ended]
+    own[key] = session
+
+
+def _end_all(broker: BrokerContext, connection: Connection) -> None:
+    own = connection.state.pop(SESSIONS)
+    assert isinstance(own, dict)
+    for key, session in own.items():
+        if broker.share_sessions.close(key, session):
+            release(broker, key)

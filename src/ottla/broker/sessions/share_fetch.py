@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.broker import topic_creation
+from ottla.broker.broker_context import BrokerContext
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteReads, check_is_local
 from ottla.broker.sessions.share_sessions import SessionKey
@@ -263,13 +264,8 @@ class SharePartitionReader:
             counts.update(batch.types)
 
     def release(self) -> None:
-        """Release the records that the member has acquired, because its session has ended.
-
-        If no member of the group has a session, also drop the group's states from memory.
-        """
-        self._broker.share_partitions.release(self._group_id, self._member_id)
-        if not self._broker.share_sessions.has_group(self._group_id):
-            self._broker.share_partitions.drop_group(self._group_id)
+        """Release the records that the member has acquired, because its session has ended."""
+        release(self._broker, SessionKey(self._group_id, self._member_id))
 
     async def wait_for_change(
         self, partitions: Iterable[TopicIdPartition], changed: asyncio.Event, seconds: float
@@ -308,6 +304,16 @@ class SharePartitionReader:
 
     def _key(self, tip: TopicIdPartition) -> ShareKey:
         return ShareKey(self._group_id, tip.topic_id, tip.partition)
+
+
+def release(broker: BrokerContext, key: SessionKey) -> None:
+    """Release the records that a member has acquired, because its session has ended.
+
+    If no member of the group has a session, also drop the group's states from memory.
+    """
+    broker.share_partitions.release(key.group_id, key.member_id)
+    if not broker.share_sessions.has_group(key.group_id):
+        broker.share_partitions.drop_group(key.group_id)
 
 
 def _joined(runs: list[RecordRange]) -> list[RecordRange]:

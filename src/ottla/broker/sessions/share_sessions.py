@@ -90,9 +90,13 @@ class ShareSessions:
             session.used = self._clock.monotonic()
         return session
 
+    def is_current(self, key: SessionKey, session: ShareSession) -> bool:
+        """Return whether a session is the member's current one."""
+        return self._sessions.get(key) is session
+
     def close(self, key: SessionKey, session: ShareSession) -> bool:
         """Close a session, because its connection is closed. Return whether it was the member's current one."""
-        if self._sessions.get(key) is not session:
+        if not self.is_current(key, session):
             return False
         del self._sessions[key]
         return True

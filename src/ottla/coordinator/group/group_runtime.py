@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla.coordinator")
 G = TypeVar("G", bound="ModernGroup[Any, Any]")
 
+EXPIRY_SLICE: Final = 20
+"""Number of groups whose offsets are expired at a time. That takes some milliseconds."""
 RETRY_SECONDS: Final = 0.5
 """Time in seconds until a timer whose records could not be appended fires again, as in Kafka's `CoordinatorRuntime`."""
 
@@ -222,12 +224,20 @@ class GroupRuntime(CoordinatorRuntime):
                 )
 
     def _append(self, group_id: str, new: Sequence[CoordinatorRecord]) -> asyncio.Future[None] | None:
+        """Append records as one batch, and replay them; as several batches if they do not fit, and all are tombstones.
+
+        Raises InvalidCommitOffsetSizeError if they do not fit, and the errors of `CoordinatorLog.append`.
+        """
         if not new:
             return None
         try:
             committed = self._log.append(group_id, new)
         except errors.MessageTooLargeError:
-            raise errors.InvalidCommitOffsetSizeError from None
+            if len(new) == 1 or any(record.value is not None for record in new):
+                raise errors.InvalidCommitOffsetSizeError from None
+            middle = len(new) // 2
+            self._append(group_id, new[:middle])
+            return self._append(group_id, new[middle:])
         for record in new:
             self._replay_appended(group_id, record)
         return committed
@@ -351,12 +361,21 @@ class GroupRuntime(CoordinatorRuntime):
             self._schedule(group_id, self._clock.monotonic() + RETRY_SECONDS)
 
     def _expire_offsets(self) -> None:
+        self._expire_some([group for index in self.shards.indexes for group in self._by_id.values_in(index)])
+
+    def _expire_some(self, groups: list[Group]) -> None:
+        """Expire the offsets of the last EXPIRY_SLICE groups, and of the others after other tasks have run."""
         before = self.stats.offset_tombstones
-        for index in self.shards.indexes:
-            for group in self._by_id.values_in(index):
+        for group in groups[-EXPIRY_SLICE:]:
+            if self._by_id.get(group.id) is group:  # otherwise replaced, deleted or unloaded since
                 self._execute_safely(group.id, functools.partial(self.offsets.expire, group))
         self.stats.offset_expirations += self.stats.offset_tombstones - before
-        self._expiry = asyncio.get_running_loop().call_later(self._expiry_seconds, self._expire_offsets)
+        del groups[-EXPIRY_SLICE:]
+        loop = asyncio.get_running_loop()
+        if groups:
+            self._expiry = loop.call_later(0, self._expire_some, groups)
+        else:
+            self._expiry = loop.call_later(self._expiry_seconds, self._expire_offsets)
 
 
 def _is_commit(control: memoryview) -> bool:

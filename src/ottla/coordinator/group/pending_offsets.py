@@ -36,8 +36,8 @@ class PendingOffsets:
 
     def __init__(self) -> None:
         self._by_transaction: dict[OpenTransaction, dict[OffsetKey, CommittedOffset | None]] = {}
-        self._by_key: dict[OffsetKey, list[OpenTransaction]] = {}
-        """The transactions with a pending offset of each key, in the order of the log."""
+        self._by_group: dict[str, dict[TopicPartition, list[OpenTransaction]]] = {}
+        """The transactions with a pending offset of each group and partition, in the order of the log."""
 
     def __len__(self) -> int:
         """Return the number of open transactions in which offsets were committed."""
@@ -45,7 +45,7 @@ class PendingOffsets:
 
     def add(self, transaction: OpenTransaction, key: OffsetKey, committed: CommittedOffset | None) -> None:
         self._by_transaction.setdefault(transaction, {})[key] = committed
-        waiting = self._by_key.setdefault(key, [])
+        waiting = self._by_group.setdefault(key.group_id, {}).setdefault(key.tp, [])
         if transaction in waiting:
             waiting.remove(transaction)
         waiting.append(transaction)
@@ -54,9 +54,7 @@ class PendingOffsets:
         """End a transaction, and return its offsets that no later commit or deletion has superseded."""
         ended = self._by_transaction.pop(transaction, {})
         for key in ended:
-            self._by_key[key].remove(transaction)
-            if not self._by_key[key]:
-                del self._by_key[key]
+            self._remove(transaction, key)
         return ended
 
     def commit(self, transaction: OpenTransaction) -> dict[OffsetKey, CommittedOffset | None]:
@@ -65,14 +63,14 @@ class PendingOffsets:
         They supersede the pending offsets of the same keys that are before them in the log.
         """
         for key in self._by_transaction.get(transaction, ()):
-            earlier = self._by_key[key]
+            earlier = self._by_group[key.group_id][key.tp]
             for beaten in earlier[: earlier.index(transaction)]:
                 self._drop(beaten, key)
         return self.end(transaction)
 
     def supersede(self, key: OffsetKey) -> None:
         """Drop all pending offsets of a key, because its offset was committed or deleted outside a transaction."""
-        for transaction in list(self._by_key.get(key, ())):
+        for transaction in list(self._by_group.get(key.group_id, {}).get(key.tp, ())):
             self._drop(transaction, key)
 
     def drop(self, partition: int) -> None:
@@ -81,14 +79,20 @@ class PendingOffsets:
 
     def has(self, group_id: str, tp: TopicPartition) -> bool:
         """Return whether there is a pending offset, which may replace the committed one when its transaction ends."""
-        return OffsetKey(group_id, tp) in self._by_key
+        return tp in self._by_group.get(group_id, ())
 
     def of_group(self, group_id: str) -> Iterator[TopicPartition]:
         """Yield the partitions for which a group has pending offsets."""
-        return (key.tp for key in self._by_key if key.group_id == group_id)
+        return iter(self._by_group.get(group_id, ()))
 
     def _drop(self, transaction: OpenTransaction, key: OffsetKey) -> None:
         del self._by_transaction[transaction][key]
-        self._by_key[key].remove(transaction)
-        if not self._by_key[key]:
-            del self._by_key[key]
+        self._remove(transaction, key)
+
+    def _remove(self, transaction: OpenTransaction, key: OffsetKey) -> None:
+        partitions = self._by_group[key.group_id]
+        partitions[key.tp].remove(transaction)
+        if not partitions[key.tp]:
+            del partitions[key.tp]
+        if not partitions:
+            del self._by_group[key.group_id]

@@ -122,14 +122,16 @@ class CoordinatorLog:
 def to_client_error(error: errors.KafkaError) -> errors.KafkaError:
     """Translate the error of a failed append into the error that clients expect.
 
-    A coordinator error makes them look up the coordinator again, or retry. If the records are too large, the
-    result is UnknownServerError.
+    A coordinator error makes them look up the coordinator again, or retry. If the records are too large, which a retry
+    does not change, the result is UnknownServerError.
     """
     if isinstance(error, errors.CoordinatorLoadInProgressError):
         return error
     if isinstance(error, errors.NotLeaderOrFollowerError | errors.KafkaStorageError | errors.NotCoordinatorError):
         return errors.NotCoordinatorError()
-    if isinstance(error, errors.MessageTooLargeError | errors.RecordListTooLargeError):
+    if isinstance(
+        error, errors.MessageTooLargeError | errors.RecordListTooLargeError | errors.InvalidCommitOffsetSizeError
+    ):
         return errors.UnknownServerError(error.message)
     return errors.CoordinatorNotAvailableError()
 

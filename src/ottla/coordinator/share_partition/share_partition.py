@@ -7,8 +7,9 @@
 With share.isolation.level=read_committed, records of aborted transactions go from Available to Archived.
 
 Invariants: every offset from `start` up to, but not including, `end` has a slot. The slot of `start`, if there is one,
-is not done. Apart from `restore`, no slot is added while there are `max_records`. Only the member that has acquired a
-record can acknowledge it. Times are arguments, in seconds of the clock's `monotonic`.
+is not done, or its acknowledgement is not stored yet. Apart from `restore`, no slot is added while there are
+`max_records`. Only the member that has acquired a record can acknowledge it. Times are arguments, in seconds of the
+clock's `monotonic`.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class SharePartition:
     """A share partition.
 
     Methods that change the states of records, except `acquire` and `restore`, return the offsets of those whose state
-    has to be written.
+    has to be written. An acknowledgement is final once that write has succeeded (`begin_write`, `end_write`).
     """
 
     start: int
@@ -108,6 +109,10 @@ class SharePartition:
     slots: dict[int, RecordSlot] = field(default_factory=dict)
     deleted: dict[int, RecordSlot] = field(default_factory=dict)
     """Acquired records that the log no longer has, at most `max_records`. Acknowledgements of them are not stored."""
+    unwritten: dict[int, RecordSlot] = field(default_factory=dict)
+    """Records that are done by an acknowledgement which no write contains yet, with their slots from before."""
+    in_write: dict[int, RecordSlot] = field(default_factory=dict)
+    """Records that are done by an acknowledgement in the current write, with their slots from before."""
     waiters: dict[Callable[[], None], None] = field(default_factory=dict)
     """Functions to call when records have changed, so that some may be available. A dict, to keep their order."""
 
@@ -122,9 +127,15 @@ class SharePartition:
         return len(self.slots) >= self.limits.max_records and self.next_offset == self.end
 
     @property
+    def stored_start(self) -> int:
+        """The start offset to store: `start`, as it will be after the next write."""
+        return next((o for o in range(self.start, self.end) if self.slots[o].state not in DONE), self.end)
+
+    @property
     def done(self) -> int:
-        """The number of records from `start` on that are acknowledged or archived."""
-        return sum(slot.state in DONE for slot in self.slots.values())
+        """The number of records from `stored_start` on that are acknowledged or archived."""
+        start = self.stored_start
+        return sum(slot.state in DONE for offset, slot in self.slots.items() if offset >= start)
 
     @property
     def next_expiry(self) -> float:
@@ -177,9 +188,28 @@ class SharePartition:
             elif offset < self.start:
                 del self.deleted[offset]
             else:
+                before = self.slots[offset]
                 self._set_state(offset, RESULTING_STATE[kind])
+                if self.slots[offset].state in DONE:
+                    self.unwritten[offset] = before
                 changed.append(offset)
         return self._advance_start(changed)
+
+    def begin_write(self) -> None:
+        """Begin to write the current states. No other write may be in progress."""
+        self.in_write, self.unwritten = self.unwritten, {}
+
+    def end_write(self, *, is_stored: bool) -> None:
+        """End the current write.
+
+        If it has failed, the records that it would have acknowledged are acquired again, as before. They are delivered
+        again when their locks expire, unless their members acknowledge them again.
+        """
+        ended, self.in_write = self.in_write, {}
+        if is_stored:
+            self._advance_start(list(ended))
+        else:
+            self.slots |= ended
 
     def release(self, member_id: str) -> list[int]:
         """Release the records of a member."""
@@ -197,6 +227,8 @@ class SharePartition:
         self.deleted |= {o: self.slots[o] for o in deleted if self.slots[o].state is RecordState.ACQUIRED}
         for oldest in list(self.deleted)[: -self.limits.max_records]:
             del self.deleted[oldest]
+        self.unwritten = {o: slot for o, slot in self.unwritten.items() if o >= offset}
+        self.in_write = {o: slot for o, slot in self.in_write.items() if o >= offset}
         for one in deleted:
             self._set_state(one, RecordState.ARCHIVED)
         moved = self._advance_start(deleted)
@@ -230,7 +262,7 @@ class SharePartition:
         return collected
 
     def stored_runs(self) -> list[RecordRange]:
-        """Return the ranges to store.
+        """Return the ranges to store, from `stored_start` on.
 
         Acquired records are stored as available, without counting the current delivery.
         """
@@ -238,7 +270,7 @@ class SharePartition:
             run._replace(state=RecordState.AVAILABLE, delivered=run.delivered - 1)
             if run.state is RecordState.ACQUIRED
             else run
-            for run in self.runs(self.slots)
+            for run in self.runs(range(self.stored_start, self.end))
         ]
 
     def _ensure_slot(self, offset: int) -> bool:
@@ -280,13 +312,18 @@ class SharePartition:
         return self._advance_start(held)
 
     def _advance_start(self, changed: list[int]) -> list[int]:
-        """Advance `start` past records that are done. Call the waiters if any record has changed. Return `changed`."""
-        while self.start < self.end and self.slots[self.start].state in DONE:
+        """Advance `start` past records that are done, up to the first one whose acknowledgement is not stored yet. Call
+        the waiters if any record has changed. Return `changed`.
+        """
+        while self.start < self.end and self.slots[self.start].state in DONE and not self._is_provisional(self.start):
             del self.slots[self.start]
             self.start += 1
         for waiter in list(self.waiters) if changed else ():
             waiter()
         return changed
+
+    def _is_provisional(self, offset: int) -> bool:
+        return offset in self.unwritten or offset in self.in_write
 
 
 def _type(number: int) -> AcknowledgeType:

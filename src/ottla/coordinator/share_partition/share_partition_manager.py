@@ -49,7 +49,7 @@ class LoadedPartition:
         """Return the state to store."""
         shared = self.partition
         epoch = self.replica.image.leader_epoch
-        return ShareState(self.state_epoch, epoch, shared.start, shared.done, shared.stored_runs())
+        return ShareState(self.state_epoch, epoch, shared.stored_start, shared.done, shared.stored_runs())
 
 
 class SharePartitionManager:
@@ -145,10 +145,11 @@ class SharePartitionManager:
             self._drop(key)
 
     async def _load(self, key: ShareKey, replica: Partition, first_start: Callable[[], Awaitable[int]]) -> None:
-        state = await self._persister.read(key, replica.image.leader_epoch)
+        epoch = replica.image.leader_epoch
+        state = await self._persister.read(key, epoch)
         start = await first_start() if state.start == UNINITIALIZED else state.start
-        if not replica.leads:
-            raise errors.NotLeaderOrFollowerError
+        if not replica.leads or replica.image.leader_epoch != epoch:
+            raise errors.NotLeaderOrFollowerError  # another broker may have led the partition since the read
         partition = SharePartition(start, start, self._limits(key))
         partition.restore(start, state.runs)
         self._loaded[key] = LoadedPartition(replica, partition, state.state_epoch)
@@ -170,11 +171,13 @@ class SharePartitionManager:
         try:
             while led.next_write is not None:
                 future, led.next_write = led.next_write, None
+                led.partition.begin_write()
                 try:
                     await self._persister.write(key, led.state())
                 except errors.KafkaError as error:
                     self._on_failed_write(key, led, future, error)
                 else:
+                    led.partition.end_write(is_stored=True)
                     _complete(future)
         finally:
             led.writer = None
@@ -199,8 +202,12 @@ class SharePartitionManager:
                 key.group_id,
                 error,
             )
-        if is_fenced and self._loaded.get(key) is led:
-            self._drop(key)
+        led.partition.end_write(is_stored=False)
+        if self._loaded.get(key) is led:
+            if is_fenced:
+                self._drop(key)
+            else:
+                self._lock_timeouts.schedule(key, led.partition.next_expiry)
         if not future.done():
             future.set_exception(errors.NotLeaderOrFollowerError(error.message) if is_fenced else error)
 

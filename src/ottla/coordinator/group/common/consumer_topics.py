@@ -5,10 +5,10 @@ change requires a new assignment.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from uuid import UUID
 
-from ottla.cluster.image.cluster_image import ClusterImage, TopicImage
+from ottla.cluster.image.cluster_image import ClusterImage
 from ottla.coordinator.group.common.consumer_member import Assignment
 from ottla.model import TopicIdPartition
 from ottla.protocol.messages.consumer_protocol import TopicPartitions
@@ -26,17 +26,18 @@ def sizes_of(names: Iterable[str], image: ClusterImage) -> dict[UUID, int]:
 
 
 def metadata_hash(names: Iterable[str], image: ClusterImage) -> int:
-    """Return a 64-bit hash that changes when one of these topics is created, deleted or expanded, or when the racks of
-    the live brokers with its replicas change; 0 if none of the topics exists.
+    """Return a 64-bit hash that changes when one of these topics is created, deleted or expanded; 0 if none of the
+    topics exists.
 
     Kafka stores another hash in the same field (XXH3). A group that moves between Kafka and this broker is therefore
-    assigned once more.
+    assigned once more. Kafka's hash also contains the racks of the replicas. Here only those of live brokers are known,
+    so that each restart of a broker would rebalance all groups, and no assignor uses racks.
     """
     digest = hashlib.blake2b(digest_size=8)
     existing = sorted(name for name in names if name in image.topics)
     for name in existing:
         topic = image.topics[name]
-        digest.update(repr((name, topic.id.hex, len(topic.partitions), _racks(topic, image))).encode())
+        digest.update(repr((name, topic.id.hex, len(topic.partitions))).encode())
     return int.from_bytes(digest.digest(), "big", signed=True) if existing else 0
 
 
@@ -45,10 +46,3 @@ def partitions_by_name(topics: Iterable[TopicPartitions], image: ClusterImage) -
     return frozenset(
         TopicIdPartition(image.topics[t.topic].id, p) for t in topics if t.topic in image.topics for p in t.partitions
     )
-
-
-def _racks(topic: TopicImage, image: ClusterImage) -> Mapping[int, list[str]]:
-    racks = {b.id: b.rack for b in image.brokers.values() if b.rack is not None}
-    if not racks:
-        return {}
-    return {i: sorted({racks[r] for r in p.replicas if r in racks}) for i, p in enumerate(topic.partitions)}

@@ -26,6 +26,10 @@ class Timers:
     rebalance: float = NEVER
     join: float = NEVER
     sync: float = NEVER
+    revocation: tuple[Any, int] | None = None
+    """The partitions or tasks that the member has to revoke until `rebalance`, and its timeout for that in ms; None if
+    there are none.
+    """
     reported: Any = None
     """The partitions or tasks that the member last reported as its own; None before its first report."""
     resend: float = NEVER
@@ -91,5 +95,13 @@ class TimedGroups(ModernGroups):
             del group.timers[member_id]
         return {member_id for member_id in due if member_id in group.members}
 
-    def _limit_revocation(self, timers: Timers, must_revoke: bool, timeout_ms: int) -> None:
-        timers.rebalance = self._clock.monotonic() + timeout_ms / 1000 if must_revoke else NEVER
+    def _limit_revocation(self, timers: Timers, revoking: Any, timeout_ms: int) -> None:
+        """Limit the time for a revocation: of the partitions or tasks in `revoking`, or none if that is None.
+
+        The limit stays the same while the member has to revoke the same ones, whatever else changes in the group.
+        """
+        revocation = None if revoking is None else (revoking, timeout_ms)
+        if revocation == timers.revocation:
+            return
+        timers.revocation = revocation
+        timers.rebalance = NEVER if revocation is None else self._clock.monotonic() + timeout_ms / 1000

@@ -316,7 +316,7 @@ class ConsumerGroups(TimedGroups):
                 group.id, member.id, member.classic.session_timeout_ms if member.classic else timeout_ms
             )
         must_revoke = member.state is MemberState.UNREVOKED and member.classic is None
-        self._limit_revocation(timers, must_revoke, member.rebalance_timeout_ms)
+        self._limit_revocation(timers, member.revoking if must_revoke else None, member.rebalance_timeout_ms)
 
 
 def _log_rebalance(group: ConsumerGroup, reason: str) -> None:

@@ -298,7 +298,8 @@ class StreamsGroups(TimedGroups):
         timers = group.timers.get(member.id)
         if timers is None:
             timers = self.renew_session(group.id, member.id, self.configs.session_timeout_ms(group.id))
-        self._limit_revocation(timers, member.state is MemberState.UNREVOKED, member.rebalance_timeout_ms)
+        must_revoke = member.state is MemberState.UNREVOKED
+        self._limit_revocation(timers, member.revoking if must_revoke else None, member.rebalance_timeout_ms)
 
 
 def _log_rebalance(group: StreamsGroup, reason: str) -> None:

@@ -1,13 +1,15 @@
 """The uniform assignor: spreads partitions evenly over members, which keep those they have if possible.
 
 If all members subscribe to the same topics, their numbers of partitions differ by one at most. Otherwise, no move of
-one partition to another subscriber would make the numbers more equal. Racks are ignored, as in Kafka.
+one partition to another subscriber would make the numbers more equal, unless that takes more than MAX_ROUNDS rounds of
+moves. Racks are ignored, as in Kafka.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
+from typing import Final
 from uuid import UUID
 
 from ottla.coordinator.group.common.consumer_member import Assignment
@@ -15,6 +17,12 @@ from ottla.coordinator.group.consumer.assignors.spec import MemberSpec
 from ottla.model import TopicIdPartition
 
 Shares = dict[str, set[TopicIdPartition]]
+
+MAX_ROUNDS: Final = 16
+"""Maximum number of times that the partitions of all topics are balanced, as in Kafka.
+
+Members that each share a topic with the next one would otherwise take thousands of rounds, which block the broker.
+"""
 
 
 def assign(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, int]) -> dict[str, Assignment]:
@@ -58,9 +66,9 @@ def _other_topics(members: Mapping[str, MemberSpec], partitions: Mapping[UUID, i
         for partition in _partitions(topic_id, partitions):
             if partition not in owners:
                 owners[partition] = least.assign()
-    moved = True
-    while moved:  # each move makes the sum of the squared sizes smaller, so the loop ends
-        moved = sum(_balance(t, partitions[t], owners, _LeastLoaded(readers[t], sizes)) for t in by_readers) > 0
+    for _ in range(MAX_ROUNDS):
+        if not sum(_balance(t, partitions[t], owners, _LeastLoaded(readers[t], sizes)) for t in by_readers):
+            break
     shares: Shares = {member_id: set() for member_id in members}
     for partition, owner in owners.items():
         shares[owner].add(partition)
