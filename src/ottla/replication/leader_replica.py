@@ -12,14 +12,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from ottla.cluster.image.cluster_image import PartitionImage
-from ottla.errors import KafkaError, NotLeaderOrFollowerError, UnknownLeaderEpochError
+from ottla.errors import KafkaError, NotEnoughReplicasError, NotLeaderOrFollowerError, UnknownLeaderEpochError
 from ottla.model import TopicPartition
-from ottla.records.batch import BatchHeader
+from ottla.records.batch import NO_SEQUENCE, BatchHeader
 from ottla.replication.isr_state import LeaderState, Replica
 from ottla.replication.isr_updates import IsrSubmitter, submit_until_settled
 from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.replication.rejected_batches import is_behind
 from ottla.storage.log import Log
+from ottla.storage.producer_state import MAX_SEQUENCE
 
 log = logging.getLogger("ottla.replication")
 
@@ -171,23 +172,44 @@ class LeaderReplica:
         self._partition.wake_followers()
         return confirmed
 
-    def may_have_overtaken(self, header: BatchHeader) -> bool:
-        """Return whether a batch that is out of order may have overtaken batches that its producer sent to the previous
-        leader and has to send again: the producer has not written in this leader epoch, which began less than
-        OVERTAKING_SECONDS ago.
+    @property
+    def is_new(self) -> bool:
+        """Whether this broker has replaced another leader less than OVERTAKING_SECONDS ago, or has begun another leader
+        epoch.
+        """
+        state = self.state
+        return (
+            state is not None
+            and self._now() - state.started_at < OVERTAKING_SECONDS
+            and self._partition.image.leader_epoch > 0
+        )
+
+    def check_overtaking(self, header: BatchHeader) -> None:
+        """Raise NotEnoughReplicasError if sequence numbers are missing before a batch of an idempotent producer that
+        has not written in this leader epoch: the producer may have to send earlier batches again, which it sent to
+        the previous leader. Call it only while the leader `is_new`.
 
         After a change of the leader, librdkafka sends new batches to the new leader while earlier ones still wait for
         the response of the old one. After OUT_OF_ORDER_SEQUENCE_NUMBER it bumps its epoch and sends all batches of all
-        partitions again, including those that are in a log although their response was lost: duplicates. Apache Kafka
-        has this fault.
+        partitions again, including those that are in a log although their response was lost: duplicates. The first
+        batch of a producer that the log does not know would be accepted before earlier ones. Apache Kafka has both
+        faults.
         """
-        state = self.state
+        if not header.has_producer_id or header.base_sequence == NO_SEQUENCE:
+            return
         producer = self._partition.log.producers.producers.get(header.producer_id)
-        if state is None or producer is None or self._now() - state.started_at >= OVERTAKING_SECONDS:
-            return False
-        if producer.batches and producer.batches[-1].last_offset >= state.start:
-            return False
-        return header.producer_epoch != producer.epoch or is_behind(header.base_sequence, producer.last_sequence)
+        if producer is None or header.producer_epoch > producer.epoch:
+            expected = 0
+        elif producer.batches and self.state is not None and producer.batches[-1].last_offset >= self.state.start:
+            return
+        else:
+            expected = (producer.last_sequence + 1) & MAX_SEQUENCE
+        if is_behind(header.base_sequence, expected):
+            raise NotEnoughReplicasError(
+                f"{self._partition.topic_partition}: producer_id={header.producer_id} sent "
+                f"base_sequence={header.base_sequence} instead of {expected}; earlier batches may have been sent to "
+                "the previous leader, and have to be sent again"
+            )
 
     @property
     def is_followed(self) -> bool:

@@ -184,6 +184,7 @@ def test_batch_that_may_have_overtaken_one_at_the_previous_leader_has_to_be_sent
     async def test(client: BrokerClient) -> None:
         partition = await with_topic(client, leader=OTHER, replicas=(0, OTHER), isr=(0, OTHER))
         await change(client, leader=0, isr=(0,))
+        assert await write(client, 1) == NotEnoughReplicasError.code, "the log does not know the producer"
         assert await write(client, 0) == 0
         await change(client, leader=OTHER)
         await change(client, leader=0, isr=(0,))

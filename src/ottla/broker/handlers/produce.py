@@ -526,17 +526,12 @@ def _append_records(
     try:
         appended = _append_in_order(partition, records, prepared, request.acks, context)
     except errors.OutOfOrderSequenceNumberError as error:
-        header = read_header(records)
-        if partition.leader_replica.may_have_overtaken(header):
-            raise errors.NotEnoughReplicasError(
-                f"{error.message}; earlier batches may have been sent to the previous leader, and have to be sent again"
-            ) from error
         # for librdkafka this error of its oldest batch is fatal, even if the broker is no longer the leader
         confirmed = partition.leader_replica.confirm(CONFIRM_SECONDS) if request.acks else None
         if confirmed is None:
             raise
         failed = _failed(data.index, error)
-        pending.waits.append(Wait(failed, partition.topic_partition, header, confirmed, failure=error))
+        pending.waits.append(Wait(failed, partition.topic_partition, read_header(records), confirmed, failure=error))
         return failed
     answer = PartitionProduceResponse(
         index=data.index,
@@ -556,11 +551,13 @@ def _append_in_order(
     partition: Partition, records: RecordData, prepared: RecordData | Prepared, acks: int, context: RequestContext
 ) -> Appended:
     """Append a batch; raise the error of an earlier batch of the producer that was rejected and has to be sent again
-    first.
+    first, or NotEnoughReplicasError if earlier batches may have been sent to the previous leader.
     """
-    rejected = context.broker.partitions.rejected_batches
-    if rejected and (header := _header(records)) is not None:
+    rejected, leader = context.broker.partitions.rejected_batches, partition.leader_replica
+    if (rejected or leader.is_new) and (header := _header(records)) is not None:
         rejected.check(partition.topic_partition, header, partition.log.producers)
+        if leader.is_new:
+            leader.check_overtaking(header)
     return partition.append(prepared, acks, inline=True)
 
 

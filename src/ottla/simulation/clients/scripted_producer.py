@@ -20,7 +20,7 @@ from ottla import errors
 from ottla.errors import KafkaError
 from ottla.net.client.channel import Channel
 from ottla.protocol.messages.produce import PartitionProduceResponse
-from ottla.simulation.clients.raw_client import ProducerId, RawClient, batch_of, send_batch
+from ottla.simulation.clients.raw_client import Leader, ProducerId, RawClient, batch_of, send_batch
 from ottla.simulation.history import ORDERED, Ack, History, SentRecord
 from ottla.simulation.workloads import PARTITIONS, RETRY_SECONDS, Workload
 from ottla.simulation.world import World
@@ -103,13 +103,15 @@ class ScriptedProducer(Workload):
         """Send the batches in order, with retries, until each has a result or its deadline has passed."""
         while self._outstanding:
             try:
-                channel = (
-                    await self._connect()
-                )  # one failure ends all requests: later batches must not overtake lost ones
+                leader = await self._leader()
+                # One failure of the leader ends all requests: later batches must not overtake lost ones at one broker.
+                channel = await self._client.connect(leader.broker)
                 sends = []
                 for batch in self._outstanding:
                     sends.append(asyncio.ensure_future(self._send(channel, batch)))
                     await asyncio.sleep(self.rng.choice(SECONDS_BETWEEN_SENDS))
+                    if self._rules == LIBRDKAFKA and (new := await self._new_leader(leader)) is not None:
+                        leader, channel = new
                 results = await asyncio.gather(*sends, return_exceptions=True)
                 await self._apply(list(zip(self._outstanding, results, strict=True)))
             except KafkaError:
@@ -118,8 +120,24 @@ class ScriptedProducer(Workload):
             if self._outstanding:
                 await asyncio.sleep(RETRY_SECONDS * self.rng.uniform(0.2, 1.0))
 
+    async def _leader(self) -> Leader:
+        return await self._client.leader(ORDERED, self._partition)
+
     async def _connect(self) -> Channel:
-        return await self._client.connect((await self._client.leader(ORDERED, self._partition)).broker)
+        return await self._client.connect((await self._leader()).broker)
+
+    async def _new_leader(self, leader: Leader) -> tuple[Leader, Channel] | None:
+        """Return the new leader and a connection to it; None if `leader` still leads, or the new one is not reachable.
+
+        librdkafka sends further batches to the new leader, although earlier ones wait for the old one's response.
+        """
+        try:
+            new = await self._leader()
+            if new.broker == leader.broker or new.epoch <= leader.epoch:
+                return None
+            return new, await self._client.connect(new.broker)
+        except KafkaError:
+            return None
 
     async def _send(self, channel: Channel, batch: ScriptedBatch) -> PartitionProduceResponse:
         now_ms = 1_800_000_000_000 + int(self.now() * 1000)
