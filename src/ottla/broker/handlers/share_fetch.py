@@ -66,18 +66,13 @@ class ShareFetch:
         request, sessions = self._request, self._broker.share_sessions
         if request.share_session_epoch == INITIAL_EPOCH:
             session = sessions.open(self._key)
-            self._context.connection.on_close.append(lambda: self._on_close(session))
+            self._reader.end_with_connection(session)
         else:
             session = sessions.next_epoch(self._key, request.share_session_epoch)
         added = (TopicIdPartition(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions)
         forgotten = (TopicIdPartition(t.topic_id, p) for t in request.forgotten_topics_data for p in t.partitions)
         session.update(added, forgotten)
         return session
-
-    def _on_close(self, session: ShareSession) -> None:
-        """End the session with its connection: other members get its records at once, as in Kafka."""
-        if self._broker.share_sessions.close(self._key, session):
-            self._reader.release()
 
     async def _acknowledge(self) -> None:
         for topic in self._request.topics:
