@@ -180,7 +180,8 @@ SPECIAL_APIS = (
     ApiEntry(
         "ListConfigResources", required_cluster_operation=ACLOperation.DESCRIBE_CONFIGS, max_items=MAX_ITEMS_TOGETHER
     ),
-    ApiEntry("DescribeTopicPartitions", parts=("topics",)),
+    # not in parts: the limit of partitions and the cursor apply to the whole response
+    ApiEntry("DescribeTopicPartitions", max_items=MAX_ITEMS_TOGETHER),
 )
 """The APIs whose properties differ from the defaults of `ApiEntry`."""
 

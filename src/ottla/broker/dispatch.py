@@ -121,17 +121,19 @@ class Dispatch:
                 reply = self._other_version(header, entry)
                 return logged(reply, header, connection, len(frame), began) if is_logged else reply
             context = RequestContext(self.broker, connection, version, header.client_id or "")
-            most = MAX_BROKER_ITEMS if MEMBER in connection.state else entry.max_items
+            is_of_broker = MEMBER in connection.state
             if entry.inter_broker_since is not None and version >= entry.inter_broker_since:
                 try:
                     context.require_broker()
-                    most = MAX_BROKER_ITEMS  # only for brokers: decoding is then arbitrarily expensive
+                    is_of_broker = True
                 except errors.ClusterAuthorizationFailedError as error:
                     api = api._replace(handler=rejecting(error))
             steps = None
             if len(frame) <= SMALL_BYTES:
                 request = decode(request_class, frame, version, pos)
             else:
+                # only for brokers without a limit: decoding is then arbitrarily expensive
+                most = MAX_BROKER_ITEMS if is_of_broker else entry.max_items
                 steps = decode_in_slices(request_class, frame, version, pos, most)
                 try:
                     next(steps)
@@ -142,9 +144,10 @@ class Dispatch:
         if api.for_followers is not None and MEMBER in connection.state:
             api = api.for_followers
         connection.send_times = api.stats.send
+        # As in Kafka, quotas do not apply to brokers: throttled followers would leave the ISR.
         meter = (
             RequestQuotaTracker(self._quotas, context, header.api_key, len(frame), began)
-            if self._quotas.active
+            if self._quotas.active and not is_of_broker
             else None
         )
         if steps is not None:

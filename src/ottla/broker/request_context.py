@@ -31,6 +31,8 @@ rejected_log = logging.getLogger("ottla.request.rejected")
 rejected_log.addFilter(RateLimitFilter(per_window=1, key=lambda record: str(tuple(record.args or ())[:-1])))
 rejected_log.addFilter(RateLimitFilter(per_window=200))
 
+MAX_LOGGED_DENIALS = 100
+"""Maximum number of denials of one request that are logged one by one. Each takes some 20 µs."""
 MAX_THROTTLE_MS = 2**31 - 1
 """The largest value of `throttle_time_ms` in a response."""
 AUTHORIZATION_ERRORS: dict[ResourceType, type[errors.KafkaError]] = {
@@ -173,10 +175,26 @@ class RequestContext:
     def unauthorized_errors(
         self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]
     ) -> Mapping[str, errors.KafkaError]:
-        """Log each denial, and return the errors of those resources that the client is not authorized for, by name."""
+        """Log the denials, and return the errors of those resources that the client is not authorized for, by name.
+
+        After MAX_LOGGED_DENIALS, only the number of the others is logged: a request may name 20,000.
+        """
         if self.broker.authorizer is None:
             return NO_ERRORS
-        return {name: self.deny(operation, kind, name) for name in self.unauthorized(operation, kind, names)}
+        unauthorized = list(self.unauthorized(operation, kind, names))
+        denied = {name: self.deny(operation, kind, name) for name in unauthorized[:MAX_LOGGED_DENIALS]}
+        others = unauthorized[MAX_LOGGED_DENIALS:]
+        if others:
+            log.info(
+                "Denied %s on %d more resources of type %s to %s from %s",
+                operation.name,
+                len(others),
+                kind.name,
+                *self.client,
+            )
+            one = denied[unauthorized[0]]  # the errors are alike: they do not contain the name
+            denied |= {name: type(one)(one.message) for name in others}
+        return denied
 
     def unauthorized(self, operation: ACLOperation, kind: ResourceType, names: Iterable[str]) -> Collection[str]:
         """Return the names of those resources that the client is not authorized for. Denials are not logged."""

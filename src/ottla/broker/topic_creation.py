@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ottla import errors
 from ottla.broker.broker_context import BrokerContext
+from ottla.broker.quotas.client_quotas import MutationQuota
 from ottla.cluster.controller import replica_placement
 from ottla.cluster.image.cluster_image import TopicImage
 from ottla.config.broker.broker_config import BrokerConfig
@@ -83,17 +84,20 @@ async def create(broker: BrokerContext, topic_plan: TopicPlan, by: str = " (auto
     return await broker.controller.topics.create(topic_plan.name, topic_plan.assignment, topic_plan.options, by=by)
 
 
-async def create_missing(broker: BrokerContext, name: str) -> TopicImage:
+async def create_missing(broker: BrokerContext, name: str, quota: MutationQuota) -> TopicImage:
     """Create a topic that a client has requested, with the broker's defaults. For an internal topic, call
     `create_internal` and raise its error.
 
-    For another topic, raises LeaderNotAvailableError, after which the client retries, if the controller is unreachable
-    or this broker does not receive the topic's metadata in time, and other errors of `plan` and of the controller.
+    For another topic, count its partitions against `quota`. Raises ThrottlingQuotaExceededError if that is exceeded;
+    LeaderNotAvailableError, after which the client retries, if the controller is unreachable or this broker does not
+    receive the topic's metadata in time; and other errors of `plan` and of the controller.
     """
     if name in INTERNAL:
         return await create_internal(broker, name)
+    planned = plan(broker, name)
+    quota.record(len(planned.assignment))
     try:
-        return await create_anywhere(broker, plan(broker, name))
+        return await create_anywhere(broker, planned)
     except UNREACHED as error:
         raise errors.LeaderNotAvailableError(error.message) from error
 

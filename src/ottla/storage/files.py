@@ -153,13 +153,15 @@ class FileSlice:
     The file stays readable until `release`, even if its segment is deleted meanwhile.
     """
 
-    __slots__ = ("_file", "nbytes", "position")
+    __slots__ = ("_file", "is_cut", "nbytes", "position")
 
-    def __init__(self, file: LogFile | None, position: int, nbytes: int) -> None:
+    def __init__(self, file: LogFile | None, position: int, nbytes: int, *, is_cut: bool = False) -> None:
         assert nbytes == 0 or file is not None
         self._file = file
         self.position = position
         self.nbytes = nbytes
+        self.is_cut = is_cut
+        """Whether a limit of bytes has left out batches that follow."""
 
     def fileno(self) -> int:
         """Return the file descriptor to read from at `position`.

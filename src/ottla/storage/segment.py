@@ -414,7 +414,7 @@ class Segment:
             stop = start + nbytes
         elif start < stop < end and next_offset >= 0:
             self._remember(next_offset, stop)  # the next read of a consumer begins there
-        return FileSlice(self.file if stop > start else None, start, stop - start)
+        return FileSlice(self.file if stop > start else None, start, stop - start, is_cut=stop < end)
 
     def batches(self, start: int = 0) -> list[tuple[int, BatchHeader]]:
         """Return position and header of all batches from the one at position `start` on."""

@@ -18,7 +18,7 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 EXACT, DEFAULT, ANY = 0, 1, 2
@@ -204,6 +204,38 @@ def test_request_above_the_request_percentage_quota_is_throttled(tmp_path: Path)
         assert (await client.request(MetadataRequest(topics=None), 12)).throttle_time_ms > 0
 
     with_broker(test, tmp_path)
+
+
+def test_request_above_the_request_quota_is_throttled_at_most_for_a_window() -> None:
+    actual = quotas({"clients/a": {REQUEST_PERCENT: "1", PRODUCER_BYTES: "1"}})
+    assert actual.wait_seconds(REQUEST_PERCENT, "u", "a", 2000) == 1.0
+    assert {usage.quota: usage.throttle_ms for usage in actual.usage()} == {REQUEST_PERCENT: 1000}
+    assert actual.wait_seconds(PRODUCER_BYTES, "u", "a", 2000) == pytest.approx(1990)
+
+
+def test_quotas_do_not_apply_to_other_brokers(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        for key in (CONSUMER_BYTES, REQUEST_PERCENT):
+            await set_quota(client, key, 1, client_id=None)
+        fetch = FetchRequest(replica_id=5, topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0)])])
+        assert (await client.request(fetch, 11)).throttle_time_ms > 0
+        broker = client.as_broker()
+        assert (await broker.request(fetch, 11)).throttle_time_ms == 0
+        assert broker.throttled_seconds == 0
+
+    with_broker(test, tmp_path)
+
+
+def test_automatic_creation_of_topics_stops_at_the_mutation_quota(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await set_quota(client, MUTATIONS, 1, user="ANONYMOUS")
+        topics = [MetadataRequestTopic(name=f"t{i}") for i in range(15)]
+        response = await client.request(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12)
+        assert {topic.error_code for topic in response.topics} == {3}  # the client retries
+        assert len(client.context.image.topics) == 12  # eleven tokens, and the one that overdraws them
+        assert response.throttle_time_ms > 0
+
+    with_broker(test, tmp_path, num_partitions=1)
 
 
 def test_topic_changes_above_the_mutation_quota_are_rejected_in_newer_versions(tmp_path: Path) -> None:

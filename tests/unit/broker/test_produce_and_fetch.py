@@ -149,6 +149,38 @@ def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
     with_broker(test, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [{"partition_max": 1000, "min_bytes": 1000}, {"max_bytes": 1000, "min_bytes": 1_000_000}],
+    ids=["partition_max_bytes", "max_bytes"],
+)
+def test_fetch_does_not_wait_for_min_bytes_if_a_limit_has_cut_off_batches(
+    limits: dict[str, Any], tmp_path: Path
+) -> None:
+    async def test(client: BrokerClient) -> None:
+        await create(client)
+        for _ in range(3):
+            await produce(client, batch(b"x" * 350))
+        fetching = client.request(fetch_request(wait=60_000, **limits), 11)
+        assert len(values(await asyncio.wait_for(fetching, 5))) == 2
+
+    with_broker(test, tmp_path)
+
+
+def test_fetch_session_names_a_preferred_read_replica_without_other_news(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(client: BrokerClient) -> None:
+        await create(client)
+        full = await client.request(fetch_request(session_epoch=0), 12)
+        monkeypatch.setattr(fetch, "preferred_read_replica", lambda *args: 7)
+        request = FetchRequest(max_wait_ms=0, session_id=full.session_id, session_epoch=1, rack_id="near")
+        response = await client.request(request, 12)
+        assert [p.preferred_read_replica for t in response.responses for p in t.partitions] == [7]
+
+    with_broker(test, tmp_path)
+
+
 def test_fetch_without_records_is_empty_after_max_wait_ms(tmp_path: Path) -> None:
     async def test(client: BrokerClient) -> None:
         await create(client)

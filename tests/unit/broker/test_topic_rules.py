@@ -26,16 +26,19 @@ from tests.unit.broker.filled_requests import EXISTING, MISSING, MISSING_ID, Tar
 from tests.unit.broker.produce_and_fetch import create, fetch_request, produce_request, values
 from tests.unit.broker.transactional_producer import TransactionalProducer, find_coordinator
 
+from ottla.broker import request_context
 from ottla.broker.sessions.fetch_sessions import CachedPartition
 from ottla.model import ACLOperation, TopicPartition
 from ottla.net.server.connection import CloseConnectionError
 from ottla.protocol.apis import BY_NAME
 from ottla.protocol.fields import ZERO_UUID
 from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -468,3 +471,37 @@ def test_denial_is_logged_with_principal_operation_and_resource(
         ]
 
     with_authorizer(test, tmp_path)
+
+
+def test_fetch_of_many_unauthorized_topics_logs_some_denials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To log each of 20,000 would block the event loop for 0.4 seconds."""
+    logged = []
+
+    def command(*args: object) -> str:
+        logged.append(args)
+        return ""
+
+    async def test(client: BrokerClient) -> None:
+        allow_only(client)
+        topics = [FetchTopic(topic=f"t{i}", partitions=[FetchPartition(partition=0)]) for i in range(1000)]
+        monkeypatch.setattr(request_context, "allowing_command", command)
+        response = await client.request(FetchRequest(topics=topics), 11)
+        answers = [p.error_code for topic in response.responses for p in topic.partitions]
+        assert answers == [TOPIC_AUTHORIZATION_FAILED] * 1000
+        assert len(logged) < 500
+
+    with_authorizer(test, tmp_path)
+
+
+def test_records_of_an_internal_topic_cannot_be_deleted(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await find_coordinator(client)
+        offsets = "__consumer_offsets"
+        config = AlterableConfig(name="cleanup.policy", config_operation=0, value="compact,delete")
+        resource = AlterConfigsResource(resource_type=2, resource_name=offsets, configs=[config])
+        await client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        topic = DeleteRecordsTopic(name=offsets, partitions=[DeleteRecordsPartition(partition_index=0, offset=-1)])
+        response = await client.request(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+        assert codes(response) == {17}
+
+    with_broker(test, tmp_path)

@@ -31,7 +31,7 @@ from ottla.protocol.messages.create_topics import (
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from ottla.protocol.messages.describe_topic_partitions import TopicRequest as Named
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -273,6 +273,37 @@ def test_topic_partitions_are_described_page_by_page(tmp_path: Path) -> None:
                 break
             request.cursor = response.next_cursor
         assert seen == [(name, p) for name in "ab" for p in range(3)]
+
+    with_broker(test, tmp_path)
+
+
+def test_pages_of_many_named_topics_keep_to_the_limit_and_omit_nothing(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        names = [f"t{i:02}" for i in range(20)]
+        await client.request(CreateTopicsRequest(topics=[topic(name, 3) for name in names], timeout_ms=1000), 7)
+        seen = []
+        request = DescribeTopicPartitionsRequest(topics=[Named(name=n) for n in names], response_partition_limit=7)
+        while True:
+            response = await client.request(request, 0)
+            page = [(t.name, p.partition_index) for t in response.topics for p in t.partitions]
+            assert len(page) <= 7
+            seen += page
+            if response.next_cursor is None:
+                break
+            request.cursor = response.next_cursor
+        assert seen == [(name, p) for name in names for p in range(3)]
+
+    with_broker(test, tmp_path)
+
+
+def test_cursor_behind_the_last_partition_does_not_raise_the_limit_of_a_page(tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        await client.request(CreateTopicsRequest(topics=[topic("a", 3), topic("b", 3)], timeout_ms=1000), 7)
+        request = DescribeTopicPartitionsRequest(
+            response_partition_limit=2, cursor=Cursor(topic_name="a", partition_index=1000)
+        )
+        response = await client.request(request, 0)
+        assert [(t.name, len(t.partitions)) for t in response.topics] == [("a", 0), ("b", 2)]
 
     with_broker(test, tmp_path)
 

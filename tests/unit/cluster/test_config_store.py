@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
@@ -29,10 +30,53 @@ def test_change_after_another_brokers_change_is_based_on_it() -> None:
         caches = MetadataCache(), MetadataCache()
         one, two = (DynamicConfigStore(tree.session(), c) for c in caches)  # neither applies the other's changes
         await one.set(path, {"producer_byte_rate": "1"})
-        async with two.changing(path):
-            await two.set(path, {**caches[1].image.configs[path], "consumer_byte_rate": "2"})
-        async with one.changing(path):
-            assert caches[0].image.configs[path] == {"producer_byte_rate": "1", "consumer_byte_rate": "2"}
+        await two.change(path, lambda: two.set(path, {**caches[1].image.configs[path], "consumer_byte_rate": "2"}))
+        await one.change(path, nothing)
+        assert caches[0].image.configs[path] == {"producer_byte_rate": "1", "consumer_byte_rate": "2"}
+
+    asyncio.run(test())
+
+
+async def nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize("path", ["clients/app", "users/u/clients/app", "topics/t"])
+@pytest.mark.parametrize("exists", [False, True])
+def test_concurrent_changes_of_two_brokers_keep_both(path: str, exists: bool) -> None:
+    async def test() -> None:
+        tree = SharedTree()
+        await create_persistent_nodes(tree.session())
+        image = ClusterImage("", topics={"t": TopicImage("t", UUID(int=1), ())})
+        caches = MetadataCache(image), MetadataCache(image)
+        stores = [DynamicConfigStore(tree.session(), cache) for cache in caches]
+        both = asyncio.Barrier(2)
+        attempts = 0
+
+        def configs(cache: MetadataCache) -> Mapping[str, str]:
+            return cache.image.topics["t"].configs if path == "topics/t" else cache.image.configs.get(path, {})
+
+        async def write(store: DynamicConfigStore, new: Mapping[str, str]) -> None:
+            await (store.set_topic("t", new) if path == "topics/t" else store.set(path, new))
+
+        async def add(store: DynamicConfigStore, cache: MetadataCache, name: str) -> None:
+            async def attempt() -> None:
+                nonlocal attempts
+                attempts += 1
+                before = configs(cache)
+                if attempts <= 2:
+                    await both.wait()
+                await write(store, {**before, name: "1"})
+
+            await store.change(path, attempt)
+
+        if exists:
+            await write(stores[0], {"old": "1"})
+        await asyncio.gather(*map(add, stores, caches, ("one", "two")))
+        await asyncio.gather(*(store.change(path, nothing) for store in stores))
+        expected = {"one": "1", "two": "1", **({"old": "1"} if exists else {})}
+        assert [configs(cache) for cache in caches] == [expected, expected]
+        assert attempts == 3
 
     asyncio.run(test())
 
@@ -62,8 +106,7 @@ def test_concurrent_changes_of_one_broker_are_serialized() -> None:
         store = DynamicConfigStore(tree.session(), cache)
 
         async def add(name: str) -> None:
-            async with store.changing(path):
-                await store.set(path, {**cache.image.configs.get(path, {}), name: "1"})
+            await store.change(path, lambda: store.set(path, {**cache.image.configs.get(path, {}), name: "1"}))
 
         await asyncio.gather(*(add(f"rate-{n}") for n in range(5)))
         assert len(cache.image.configs[path]) == 5

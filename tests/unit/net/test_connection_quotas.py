@@ -107,6 +107,19 @@ def test_connection_rate_limit_does_not_delay_brokers() -> None:
     assert quotas.wait_seconds("BROKERS", unexpected_call) == 0
 
 
+def test_lowered_connection_rate_delays_a_connection_only_until_the_rate_is_met() -> None:
+    clock = Clock()
+    quotas = ConnectionQuotas(clock=clock)
+    for _ in range(1000):
+        quotas.enter("A", "x")
+    quotas.update_limits(ConnectionLimits(rate=1, rate_per_listener={"A": 1}))
+    waited = 0.0
+    while wait := quotas.wait_seconds("A", unexpected_call):
+        waited += wait
+        clock.now += wait
+    assert waited == pytest.approx(11)  # the windows of the earlier connections, not a thousand seconds
+
+
 def test_file_descriptors_are_reserved_for_logs_and_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
     quotas = ConnectionQuotas()

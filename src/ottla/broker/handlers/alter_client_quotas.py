@@ -38,7 +38,8 @@ async def _alter(entry: EntryData, validate_only: bool, context: RequestContext)
     if len(parts) < len(entry.entity):
         raise InvalidRequestError("an entity must not contain the same type twice")
     path = path_of(parts)
-    async with context.broker.config_store.changing(path):
+
+    async def attempt() -> None:
         options = dict(context.broker.image.configs.get(path, {}))
         for op in entry.ops:
             _apply(op, options, KEYS["ip" if "ip" in parts else "user"])
@@ -46,6 +47,8 @@ async def _alter(entry: EntryData, validate_only: bool, context: RequestContext)
             await context.broker.config_store.set(path, options)
             changes = ", ".join(f"{op.key} removed" if op.remove else f"{op.key}={op.value:g}" for op in entry.ops)
             context.log_change("Changed quotas of %s: %s", path, changes)
+
+    await context.broker.config_store.change(path, attempt)
 
 
 def _apply(op: OpData, options: dict[str, str], keys: Mapping[str, type]) -> None:

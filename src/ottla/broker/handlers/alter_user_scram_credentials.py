@@ -51,11 +51,14 @@ async def _alter(user: str, changes: list[Change], context: RequestContext) -> N
     if len(set(mechanisms)) < len(mechanisms):
         raise errors.DuplicateResourceError(f"the request changes a credential of {user} twice")
     path = config_entities.entity(config_entities.USERS, user)
-    async with context.broker.config_store.changing(path):
+
+    async def attempt() -> None:
         options = dict(context.broker.image.configs.get(path, {}))
         for change in changes:
             _apply(change, options)
         await context.broker.config_store.set(path, options)
+
+    await context.broker.config_store.change(path, attempt)
     for change in changes:
         verb = "Set" if isinstance(change, ScramCredentialUpsertion) else "Deleted"
         context.log_change("%s the %s credential of user %s", verb, _mechanism(change.mechanism).name, user)

@@ -1,6 +1,6 @@
 """DeleteRecords: advance the log start offset of partitions.
 
-Offset -1 means the high watermark. Requires DELETE on the topic.
+Offset -1 means the high watermark. Requires DELETE on the topic. Records of internal topics cannot be deleted.
 
 The response waits until all live replicas have deleted the records, at most for the request's timeout (KIP-107).
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla import errors
 from ottla.broker.request_context import RequestContext
-from ottla.model import ACLOperation, TopicPartition
+from ottla.model import INTERNAL_TOPICS, ACLOperation, TopicPartition
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -86,6 +86,8 @@ def _answer(
     try:
         if topic in unauthorized:
             raise errors.TopicAuthorizationFailedError
+        if topic in INTERNAL_TOPICS:
+            raise errors.InvalidTopicError(f"topic {topic} is internal, its records cannot be deleted")
         partition = broker.partitions.leader(broker.image, TopicPartition(topic, requested.partition_index))
         log = partition.log
         if "delete" not in log.config.cleanup_policy:

@@ -49,6 +49,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
         if left <= 0:
             answer.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
+        first_partition = min(first_partition, len(topic.partitions))  # the topic may have been created again
         end = min(len(topic.partitions), first_partition + left)
         answer.topics.append(_topic(topic, range(first_partition, end), context))
         left -= end - first_partition

@@ -122,8 +122,13 @@ class Fetch:
         self._broker = context.broker
         self._version = context.version
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self.max_bytes)
         self._missing = 0
         self._more = False
+        self._cut_bytes = 0
+        """The bytes that the limits would have allowed, but that whole batches could not fill. They count for
+        `min_bytes`, because waiting would not add to the response. Kafka fills them with a part of a batch.
+        """
         self._enough: asyncio.Event | None = None  # most fetches never wait
         self._watched: list[Partition] = []
         self._is_reading = False
@@ -210,6 +215,7 @@ class Fetch:
         results: list[Result] = []
         assert self._enough is not None
         self._enough.clear()
+        self._cut_bytes = 0
         self._is_reading = True
         try:
             for begin in range(0, len(partitions), READ_AT_ONCE):
@@ -232,7 +238,7 @@ class Fetch:
             if data.error_code or data.diverging_epoch is not None or data.preferred_read_replica >= 0:
                 return True
             size += data.records.nbytes if data.records is not None else 0
-        self._missing = self._request.min_bytes - size
+        self._missing = self._min_bytes - size - self._cut_bytes
         return self._missing <= 0 or self._more
 
     async def wait(
@@ -449,6 +455,8 @@ class Fetch:
             if request.fetch_offset < log.segments[-1].base_offset and data.nbytes:
                 self._more = True
             aborted = _aborted(log, request.fetch_offset, data.nbytes) if committed else None
+            if data.is_cut and data.nbytes:
+                self._cut_bytes += max(0, size - data.nbytes)
             if self._version < BATCHES_SINCE:
                 data = self._in_old_format(partition, data, request.fetch_offset, size, committed=committed)
         except errors.KafkaError as error:

@@ -53,8 +53,7 @@ async def alter(kind: int, name: str, change: Change, validate_only: bool, conte
             raise InvalidConfigError(f"{option} is not a list: nothing can be appended to it or subtracted from it")
         return words()(next((e.value for e in resource.entries(name, context) if e.name == option), None) or "")
 
-    resource.options(name, context)  # raises an error if the name is not accepted
-    async with context.broker.config_store.changing(resource.path(name)):
+    async def attempt() -> None:
         before = dict(resource.options(name, context))
         checked = resource.check(name, change(before, words_in), context)
         if not validate_only:
@@ -62,6 +61,9 @@ async def alter(kind: int, name: str, change: Change, validate_only: bool, conte
             if checked != before:
                 subject = f"{table.NAMES[kind]} {name}" if name else f"all {table.NAMES[kind]}s"
                 context.log_change("Changed configs of %s: %s", subject, _changed(before, checked))
+
+    resource.options(name, context)  # raises an error if the name is not accepted
+    await context.broker.config_store.change(resource.path(name), attempt)
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:

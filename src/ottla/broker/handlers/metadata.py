@@ -1,6 +1,6 @@
 """Metadata: brokers, topics and leaders, from the cluster image.
 
-Unknown topics are created if client and broker allow it.
+Unknown topics are created if client and broker allow it, within the client's controller mutation quota (KIP-599).
 
 As in Kafka, the request that creates a topic still gets UNKNOWN_TOPIC_OR_PARTITION, so that a client that waits for the
 end of a deletion does not see the new topic. The addresses are those of the listener that the client is connected to.
@@ -64,16 +64,21 @@ async def _create_then_answer(request: MetadataRequest, context: RequestContext,
     topic_errors: dict[str, errors.KafkaError] = {}
     if not context.allows(ACLOperation.CREATE, ResourceType.CLUSTER):
         topic_errors |= context.unauthorized_errors(ACLOperation.CREATE, ResourceType.TOPIC, missing)
+    quota = context.broker.quotas.mutations(context.user, context.client_id, strict=True)
     for name in sorted(missing - topic_errors.keys()):
         try:
-            await create_missing(context.broker, name)
+            await create_missing(context.broker, name, quota)
             topic_errors[name] = errors.UnknownTopicOrPartitionError()
         except errors.TopicAlreadyExistsError:
             pass  # another client has created it
+        except errors.ThrottlingQuotaExceededError:
+            topic_errors[name] = errors.UnknownTopicOrPartitionError()  # after which the client retries
         except errors.KafkaError as error:
             topic_errors[name] = error
     answer = _answer(request, context, topic_errors)
-    return await answer if isinstance(answer, Awaitable) else answer
+    response = await answer if isinstance(answer, Awaitable) else answer
+    response.throttle_time_ms = context.throttle(quota.throttle())
+    return response
 
 
 def _answer(

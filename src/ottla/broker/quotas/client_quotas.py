@@ -106,7 +106,9 @@ class Quotas:
     def wait_seconds(self, key: str, user: str, client_id: str, amount: float) -> float:
         """Count `amount` against a quota, and return the time in seconds for which the client has to pause.
 
-        The time is 0 if the quota is not set, or not exceeded.
+        The time is 0 if the quota is not set, or not exceeded. For the request quota, it is at most the length of a
+        window, as in Kafka (KIP-124): a single slow request may exceed that quota many times, and a member of a group
+        must not miss its heartbeats for it.
         """
         share = self._share(key, user, client_id)
         if share is None:
@@ -115,6 +117,8 @@ class Quotas:
         rate = share.measured.rate
         rate.add(amount, now)
         seconds = rate.wait_seconds(share.bound, now)
+        if key == REQUEST_PERCENT:
+            seconds = min(seconds, rate.window_seconds)
         if seconds > 0:
             share.measured.add_throttle(seconds, now)
         return seconds

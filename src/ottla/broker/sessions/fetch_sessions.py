@@ -94,6 +94,7 @@ class CachedPartition:
             or data.high_watermark != self.high_watermark
             or data.log_start_offset != self.log_start_offset
             or data.diverging_epoch is not None
+            or data.preferred_read_replica >= 0
         )
         # a client uses the other fields neither with an error nor if it has to truncate its log: it gets them again
         is_used = not data.error_code and data.diverging_epoch is None

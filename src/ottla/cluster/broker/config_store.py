@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from ottla.cluster.image import store_reader
 from ottla.cluster.image.cluster_image import TopicImage
@@ -19,17 +19,23 @@ from ottla.cluster.image.metadata_cache import MetadataCache
 from ottla.cluster.store import config_entities, znodes
 from ottla.cluster.store.change_notifications import REFRESH_SECONDS, ChangeListener, ChangeNotifications
 from ottla.cluster.store.metadata_store import (
+    BadVersionError,
     Create,
     MetadataStore,
     MetadataStoreError,
+    NodeExistsError,
     Operation,
     Set,
+    ZNode,
     put,
 )
 from ottla.errors import UnknownTopicOrPartitionError
 from ottla.logs import listed
 
 log = logging.getLogger("ottla.cluster")
+
+ATTEMPTS: Final = 10
+"""Maximum number of attempts to change configs that other brokers change at the same time."""
 
 
 class DynamicConfigStore:
@@ -41,6 +47,8 @@ class DynamicConfigStore:
         self._notifications = ChangeNotifications(store, [znodes.CONFIG_CHANGES])
         self._listener = ChangeListener("dynamic configs", self._read_notifications)
         self._lock = metadata_cache.configs_lock
+        self._base: tuple[str, ZNode | None] | None = None
+        """The entity that is being changed, and the znode on which its change is based; None if there is none."""
 
     async def start(self) -> None:
         """Read the configs of all entities except topics, and apply changes from now on."""
@@ -52,19 +60,30 @@ class DynamicConfigStore:
     async def close(self) -> None:
         await self._listener.close()
 
-    @asynccontextmanager
-    async def changing(self, path: str | None) -> AsyncIterator[None]:
-        """Exclude other config changes by this broker while the block runs (context manager).
+    async def change(self, path: str | None, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Call `attempt`, which changes the configs of an entity by `set` or `set_topic`, and exclude other config
+        changes by this broker meanwhile.
 
         `path`: the entity to change; None if its configs are not in the store.
 
         The entity's configs are read again first: otherwise, a change by another broker that this broker has not
-        applied yet would be reverted.
+        applied yet would be reverted. If another broker changes them before the write, read them and call `attempt`
+        again, at most ATTEMPTS times in total; after that, raise MetadataStoreError.
         """
-        async with self._lock:
-            if path is not None:
-                await self._read_entities([path])
-            yield
+        if path is None:
+            async with self._lock:
+                return await attempt()
+        for _ in range(ATTEMPTS):
+            async with self._lock:
+                (node,) = await self._read_entities([path])
+                self._base = path, node
+                try:
+                    return await attempt()
+                except (BadVersionError, NodeExistsError):
+                    continue  # another broker was faster
+                finally:
+                    self._base = None
+        raise MetadataStoreError(f"{path} was changed by other brokers {ATTEMPTS} times in a row; try again")
 
     async def refresh(self, paths: Sequence[str]) -> None:
         """Read the configs of entities again, to pick up recent changes by other brokers.
@@ -85,12 +104,8 @@ class DynamicConfigStore:
         """
         if name not in self._cache.image.topics:
             raise UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
-        await self._store.multi(
-            [
-                await put(self._store, znodes.config_topic(name), znodes.config_value(configs)),
-                _notification(f"{znodes.TOPIC_CONFIGS}/{name}"),
-            ]
-        )
+        entity = f"{znodes.TOPIC_CONFIGS}/{name}"
+        await self._store.multi([await self._write(entity, configs), _notification(entity)])
         await self._apply_topic(name, dict(configs))
 
     async def set(self, entity: str, configs: Mapping[str, str]) -> None:
@@ -101,12 +116,20 @@ class DynamicConfigStore:
             for parent in (head, head + config_entities.NESTED):
                 if await self._store.get(znodes.config_entity(parent)) is None:
                     writes.append(Create(znodes.config_entity(parent), znodes.config_value({})))
-        write = await put(self._store, znodes.config_entity(entity), znodes.config_value(configs))
+        write = await self._write(entity, configs)
         if configs or isinstance(write, Set):
             # The znode of an entity without configs is not deleted, because it may have children, such as the clients
             # of a user.
             await self._store.multi([*writes, write, _notification(entity)])
         await self._apply_entity(entity, dict(configs))
+
+    async def _write(self, entity: str, configs: Mapping[str, str]) -> Create | Set:
+        """Return the operation that writes configs. Within `change`, it fails if the znode has changed meanwhile."""
+        path, value = znodes.config_entity(entity), znodes.config_value(configs)
+        if self._base is None or self._base[0] != entity:
+            return await put(self._store, path, value)
+        node = self._base[1]
+        return Create(path, value) if node is None else Set(path, value, node.version)
 
     async def _apply_entity(self, entity: str, configs: Mapping[str, str]) -> None:
         if self._cache.image.configs.get(entity, {}) != configs:
@@ -134,7 +157,8 @@ class DynamicConfigStore:
                 async with self._lock:
                     await self._read_entities([entity])
 
-    async def _read_entities(self, paths: Sequence[str]) -> None:
+    async def _read_entities(self, paths: Sequence[str]) -> list[ZNode | None]:
+        """Read the configs of entities, and apply them. Return their znodes."""
         nodes = await store_reader.get_all(self._store, [znodes.config_entity(path) for path in paths])
         for path, node in zip(paths, nodes, strict=True):
             configs = dict(store_reader.configs_of(node, znodes.config_entity(path)))
@@ -143,6 +167,7 @@ class DynamicConfigStore:
                 await self._apply_topic(name, configs)
             else:
                 await self._apply_entity(path, configs)
+        return nodes
 
 
 async def _skip(_notifications: list[str]) -> None:

@@ -28,6 +28,8 @@ MAX_ADDRESSES = 10_000
 """Number of IP addresses with measured rates above which the idle ones are dropped."""
 WINDOWS = 11
 """Number of windows of one second over which rates are measured, as Kafka's default of quota.window.num."""
+MAX_WAIT_SECONDS = 1.0
+"""Maximum time in seconds that a listener waits because of a rate limit before it asks again: a window, as in Kafka."""
 
 
 class ConnectionLimits(NamedTuple):
@@ -97,6 +99,9 @@ class ConnectionQuotas:
     def wait_seconds(self, listener: str, waiter: Callable[[], None]) -> float | None:
         """Return the time in seconds until the listener may accept the next connection; None if it has to wait until
         `waiter` is called.
+
+        After at most MAX_WAIT_SECONDS, the listener has to ask again: after a limit was lowered, the rate of the
+        connections before that may be a multiple of it, or the limit may be raised meanwhile.
         """
         limits = self._limits
         of_listener = limits.per_listener.get(listener, MAX_INT)
@@ -109,7 +114,7 @@ class ConnectionQuotas:
         own = limits.rate_per_listener.get(listener)
         if own is not None:
             wait = max(wait, self._listener_rates.setdefault(listener, SampledRate(WINDOWS)).wait_seconds(own, now))
-        return wait
+        return min(wait, MAX_WAIT_SECONDS)
 
     def reached(self, listener: str) -> str:
         """Return the config whose limit the listener has reached, for log lines.
