@@ -437,20 +437,6 @@ def test_closed_connection_ends_the_session_and_releases_its_records(tmp_path: P
     with_broker(test, tmp_path)
 
 
-def test_connection_remembers_only_the_latest_session_of_a_member(tmp_path: Path) -> None:
-    async def test(client: BrokerClient) -> None:
-        await prepare(client)
-        await heartbeat(client, 0)
-        for _ in range(3):
-            await fetch(client, 0)
-        assert len(client.connection.on_close) == 1
-        await fetch(client, -1)
-        assert client.connection.on_close == []
-        assert client.connection.state == {}
-
-    with_broker(test, tmp_path)
-
-
 @pytest.mark.parametrize("is_read_committed", [True, False])
 def test_read_committed_group_gets_only_records_of_committed_transactions(
     tmp_path: Path, is_read_committed: bool

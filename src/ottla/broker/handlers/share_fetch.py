@@ -71,11 +71,7 @@ class ShareFetch:
         request, sessions = self._request, self._broker.share_sessions
         if request.share_session_epoch == INITIAL_EPOCH:
             session = sessions.open(self._key)
-<<<<<<< HEAD
             _end_with_connection(self._context, self._key, session)
-=======
-            self._reader.end_with_connection(session)
->>>>>>> huntA
         else:
             session = sessions.next_epoch(self._key, request.share_session_epoch)
         added = (TopicIdPartition(t.topic_id, p.partition_index) for t in request.topics for p in t.partitions)

@@ -11,7 +11,7 @@ from ottla.broker import topic_creation
 from ottla.broker.broker_context import BrokerContext
 from ottla.broker.request_context import RequestContext
 from ottla.broker.sessions.remote_reads import RemoteReadNeededError, RemoteReads, check_is_local
-from ottla.broker.sessions.share_sessions import SessionKey, ShareSession
+from ottla.broker.sessions.share_sessions import SessionKey
 from ottla.cluster.store import config_entities
 from ottla.config.group import EARLIEST, LATEST, READ_COMMITTED, GroupConfig
 from ottla.config.options import BY_DURATION, duration_ms
@@ -77,8 +77,6 @@ class SharePartitionReader:
     def __init__(self, context: RequestContext, key: SessionKey) -> None:
         self._context = context
         self._broker = context.broker
-        self._session_key = key
-        self._state_key = f"share session {key.group_id} {key.member_id}"
         self._group_id, self._member_id = key
         self._failed: dict[TopicIdPartition, KafkaError] = {}
         """Errors of partitions that could not be loaded."""
@@ -265,37 +263,9 @@ class SharePartitionReader:
         else:
             counts.update(batch.types)
 
-    def end_with_connection(self, session: ShareSession) -> None:
-        """End the session when its connection is closed: other members get its records at once, as in Kafka."""
-
-        def on_close() -> None:
-            if self._broker.share_sessions.close(self._session_key, session):
-                self.release()
-
-        self._forget_connection()
-        self._context.connection.on_close.append(on_close)
-        self._context.connection.state[self._state_key] = on_close
-
-    def _forget_connection(self) -> None:
-        """Drop what `end_with_connection` has registered, so that a connection with many sessions does not keep all."""
-        connection = self._context.connection
-        on_close = connection.state.pop(self._state_key, None)
-        connection.on_close[:] = [callback for callback in connection.on_close if callback is not on_close]
-
     def release(self) -> None:
-<<<<<<< HEAD
         """Release the records that the member has acquired, because its session has ended."""
         release(self._broker, SessionKey(self._group_id, self._member_id))
-=======
-        """Release the records that the member has acquired, because its session has ended.
-
-        If no member of the group has a session, also drop the group's states from memory.
-        """
-        self._forget_connection()
-        self._broker.share_partitions.release(self._group_id, self._member_id)
-        if not self._broker.share_sessions.has_group(self._group_id):
-            self._broker.share_partitions.drop_group(self._group_id)
->>>>>>> huntA
 
     async def wait_for_change(
         self, partitions: Iterable[TopicIdPartition], changed: asyncio.Event, seconds: float
