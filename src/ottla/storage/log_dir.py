@@ -588,7 +588,7 @@ class LogDir:
             return False
         if self._durable_points.get(tp, 0) < cleaning.closed_to:
             yield functools.partial(self._write_checkpoints, self._recovery_points(), self._next_checkpoint())
-        if not (yield from cleaning.install_steps()):
+        if not (yield from cleaning.install_steps()) or self.logs.get(tp) is not cleaning.log:
             return False
         self.cleaner_passes += 1
         self.cleaner_offsets[tp] = cleaning.cleaned_to
@@ -615,7 +615,7 @@ class LogDir:
         tp = cleaning.log.topic_partition
         cleaning.abort()
         self._cleaning.discard(tp)
-        if because is not None:
+        if because is not None and self.logs.get(tp) is cleaning.log:  # otherwise it was deleted meanwhile
             self._mark_uncleanable(tp, because)
 
     # Checkpoints and shutdown

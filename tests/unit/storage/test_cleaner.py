@@ -387,6 +387,23 @@ def test_concurrent_passes_write_the_cleaner_checkpoint_one_after_the_other(
     assert len(log_dir.cleaner_offsets) == 2
 
 
+def test_pass_over_a_log_that_was_deleted_meanwhile_does_not_affect_a_new_one(log_dir: LogDir) -> None:
+    first, second = log_dir.next_cleaning(NOW), log_dir.next_cleaning(NOW)
+    assert first is not None
+    assert second is not None
+    names = [cleaning.log.topic_partition for cleaning in (first, second)]
+    first.copy()
+    for wait_for_disk in log_dir.finish_cleaning(first):
+        wait_for_disk()
+        if getattr(wait_for_disk, "func", None) == first._delete_replaced:
+            log_dir.delete(names[0])
+            log_dir.create(names[0], LogConfig(**SMALL))
+    log_dir.delete(names[1])
+    log_dir.create(names[1], LogConfig(**SMALL))
+    log_dir.abort_cleaning(second, "damaged")
+    assert (log_dir.cleaner_offsets, log_dir.uncleanable) == ({}, set())
+
+
 def test_map_without_memory_has_room_for_one_key(log_dir: LogDir) -> None:
     cleaning = log_dir.next_cleaning(NOW, map_bytes=0)
     assert cleaning is not None
