@@ -322,7 +322,7 @@ class LeaderReplica:
     def on_new_state(self) -> None:
         """Handle a new partition state.
 
-        Complete the confirmations that it makes possible, flush the log in the background if fewer than
+        Complete the confirmations and deletions that it makes possible, flush the log in the background if fewer than
         min.insync.replicas are in sync, and request to add replicas to the ISR that have caught up.
         """
         if len(self._partition.image.isr) <= 1:
@@ -333,6 +333,7 @@ class LeaderReplica:
                 self._partition.flush_in_background()  # the controller may have removed the others, see `_update_isr`
             self._confirmations.complete_up_to(self.state.followed_at(self._partition.required_isr))
             self._maybe_expand_isr(self.state, *self.state.replicas.values())
+        self._complete_deletions()
 
     def on_brokers_removed(self, brokers: Iterable[int]) -> None:
         """Stop waiting for brokers that have left the cluster; the high watermark still waits for those in the ISR."""

@@ -125,17 +125,18 @@ class Partition:
     def lead(self, image: PartitionImage) -> bool:
         """Become the leader, or apply a new state as the leader. Return whether this starts a new leader epoch.
 
-        If there is no other replica, the high watermark becomes the end of the log at the start of the epoch. Otherwise
-        it stays until all in-sync followers have fetched.
+        If there is no other replica, the high watermark becomes the end of the log when this broker becomes the leader.
+        Otherwise it stays until all in-sync followers have fetched.
         """
-        new = not self.leads or image.leader_epoch > self.image.leader_epoch
+        led = self.leads
+        new = not led or image.leader_epoch > self.image.leader_epoch
         changed = new or image.state_version > self.image.state_version or image.replicas != self.image.replicas
         self.image = image
         self.leads = True
         leader = self.leader_replica
         if len(image.replicas) == 1:
             leader.state = None
-            if new:
+            if not led:  # otherwise appends may wait, for the followers that were removed or for a flush
                 self.log.high_watermark = self.log.written_end_offset
         elif new or leader.state is None:
             leader.start_epoch(image)
@@ -511,8 +512,8 @@ class Partition:
         if not self.leads:
             return
         offset = self._local_end_offset
+        self._flushed.complete_up_to(offset)
         if self.leader_replica.state is not None:
-            self._flushed.complete_up_to(offset)
             offset = self.leader_replica.high_watermark(offset, self.min_insync_replicas)
         if offset <= self.log.high_watermark:
             return

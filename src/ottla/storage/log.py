@@ -293,13 +293,20 @@ class Log:
             offset += header.last_offset_delta + 1
         if origin_client and self.config.message_format < MAGIC:
             data, placed = validation.in_old_format(data, self.config.message_format)
+        if len(data) > self.config.segment_bytes:
+            raise errors.RecordListTooLargeError(
+                f"batches of {len(data)} bytes are larger than segment.bytes={self.config.segment_bytes}"
+            )
         self._write(data, placed)
         return Appended(first_offset, offset - 1, appended_ms, self.log_start_offset, batches[0].header)
 
     def append_as_follower(self, data: memoryview) -> Appended:
-        """Append batches of the leader unchanged. Raises InvalidRecordError if one starts before the log end offset or
-        the end of the batch before it, CorruptMessageError for a wrong CRC or an incomplete batch,
-        RecordListTooLargeError if the batches are larger than segment.bytes, and KafkaStorageError.
+        """Append batches of the leader unchanged, except an incomplete last one (see `read_copied_batches`). Raises
+        InvalidRecordError if one starts before the log end offset or the end of the batch before it,
+        CorruptMessageError for a wrong CRC or if there is no whole batch, and KafkaStorageError.
+
+        Batches that are larger than segment.bytes get a segment of their own: the leader has appended them before the
+        config was lowered.
 
         DeleteRecords may have moved the leader's log start into a batch. An empty log that starts there takes the whole
         batch; its log start stays.
@@ -322,7 +329,7 @@ class Log:
                     f"{self.topic_partition}: the leader sent offset {batch.header.base_offset}, {next_offset} follows"
                 )
             next_offset = batch.header.next_offset
-        self._write(data, batches)
+        self._write(data[: batches[-1].end], batches)
         first = batches[0].header
         return Appended(first.base_offset, next_offset - 1, -1, self.log_start_offset, first)
 
@@ -436,10 +443,6 @@ class Log:
 
     def _roll_if_needed(self, nbytes: int, last_offset: int, timestamp: int) -> None:
         config, segment = self.config, self.active
-        if nbytes > config.segment_bytes:
-            raise errors.RecordListTooLargeError(
-                f"batches of {nbytes} bytes are larger than segment.bytes={config.segment_bytes}"
-            )
         if segment.size == 0:
             return
         if (
@@ -771,8 +774,9 @@ class Log:
         """Wait until the files of records between the recovery point and `end` are on disk, and those of the segments
         in `written`. Raises OSError.
         """
-        first = self.segment_number(self.recovery_point)
-        dirty = [segment for segment in self.segments[first:] if segment.base_offset < end]
+        segments = self.segments  # the event loop may replace the list, because it discards segments
+        first = max(bisect_right(segments, self.recovery_point, key=lambda s: s.base_offset) - 1, 0)
+        dirty = [segment for segment in segments[first:] if segment.base_offset < end]
         for segment in dict.fromkeys([*written, *dirty]):
             segment.sync()
         self.leader_epochs.sync()

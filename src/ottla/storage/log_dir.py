@@ -116,6 +116,10 @@ class LogDir:
         """The number of the checkpoints that were written last; earlier ones are no longer written."""
         self._durable_points: Mapping[TopicPartition, int] = {}
         """The recovery points that are on disk."""
+        self._cleaner_checkpoint_lock = Lock()
+        """Held by `_write_cleaner_offsets`, which several workers may call."""
+        self._last_cleaner_checkpoint = 0
+        """The number of the pass after which the cleaner's checkpoint was written last."""
 
     @classmethod
     def open(
@@ -450,6 +454,8 @@ class LogDir:
     def _rename(self, partition_log: Log, ending: str) -> Path:
         tp = partition_log.topic_partition
         del self.logs[tp]
+        self.cleaner_offsets.pop(tp, None)
+        self.uncleanable.discard(tp)
         partition_log.close_without_flush()
         suffix = f".{os.urandom(16).hex()}{ending}"
         target = self.path / f"{tp.topic[: MAX_DIRECTORY_NAME - len(suffix) - 12]}-{tp.partition}{suffix}"
@@ -582,16 +588,23 @@ class LogDir:
             return False
         if self._durable_points.get(tp, 0) < cleaning.closed_to:
             yield functools.partial(self._write_checkpoints, self._recovery_points(), self._next_checkpoint())
-        if not (yield from cleaning.install_steps()):
+        if not (yield from cleaning.install_steps()) or self.logs.get(tp) is not cleaning.log:
             return False
         self.cleaner_passes += 1
         self.cleaner_offsets[tp] = cleaning.cleaned_to
         live = {tp: offset for tp, offset in self.cleaner_offsets.items() if tp in self.logs}
         try:
-            yield functools.partial(checkpoints.write_offsets, self.path / checkpoints.CLEANER_OFFSETS, live)
+            yield functools.partial(self._write_cleaner_offsets, live, self.cleaner_passes)
         except OSError as error:
             raise storage_error("write the cleaner's checkpoint", self.path, error) from error
         return True
+
+    def _write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int], number: int) -> None:
+        """Write the cleaner's checkpoint after the pass with this number, unless one of a later pass was written."""
+        with self._cleaner_checkpoint_lock:
+            if number > self._last_cleaner_checkpoint:
+                checkpoints.write_offsets(self.path / checkpoints.CLEANER_OFFSETS, offsets)
+                self._last_cleaner_checkpoint = number
 
     def abort_cleaning(self, cleaning: CleanerPass, because: object = None) -> None:
         """Abort a pass.
@@ -602,7 +615,7 @@ class LogDir:
         tp = cleaning.log.topic_partition
         cleaning.abort()
         self._cleaning.discard(tp)
-        if because is not None:
+        if because is not None and self.logs.get(tp) is cleaning.log:  # otherwise it was deleted meanwhile
             self._mark_uncleanable(tp, because)
 
     # Checkpoints and shutdown

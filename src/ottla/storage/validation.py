@@ -99,7 +99,9 @@ def read_batches(view: memoryview) -> list[Batch]:
         batches = [Batch(header, 0, len(view))]  # one batch, as clients send it
     else:
         batches = [Batch(*item) for item in split(view)]
-        _check_filled(view, batches)
+        end = batches[-1].end if batches else 0
+        if end != len(view) or not batches:
+            raise errors.CorruptMessageError(f"{len(view) - end} bytes of {len(view)} are not a whole batch")
     for batch in batches:
         verify_crc(view, batch.start, batch.header)
     return batches
@@ -108,19 +110,15 @@ def read_batches(view: memoryview) -> list[Batch]:
 def read_copied_batches(view: memoryview) -> list[Batch]:
     """Return the batches of any format in `view`, as the leader has sent them, after verifying their CRCs.
 
-    Raises CorruptMessageError for a wrong CRC, or if `view` has no batch or other data.
+    An incomplete last batch is left out: a leader that is a broker of Apache Kafka cuts off what exceeds the maximum
+    size of the response. Raises CorruptMessageError for a wrong CRC, or if `view` has no whole batch.
     """
     batches = [Batch(*item) for item in any_magic.split(view)]
-    _check_filled(view, batches)
+    if not batches:
+        raise errors.CorruptMessageError(f"{len(view)} bytes are not a whole batch")
     for batch in batches:
         any_magic.verify(view, batch.start, batch.header)
     return batches
-
-
-def _check_filled(view: memoryview, batches: list[Batch]) -> None:
-    end = batches[-1].end if batches else 0
-    if end != len(view) or not batches:
-        raise errors.CorruptMessageError(f"{len(view) - end} bytes of {len(view)} are not a whole batch")
 
 
 def check_size(batches: list[Batch], max_message_bytes: int) -> None:

@@ -12,6 +12,7 @@ from tests.unit.client.consuming import TP, batch, consumer, fill, poll_until, r
 from tests.unit.client.scripted import ScriptedBroker
 
 from ottla import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from ottla.client.consumer.fetch.fetcher import Fetcher
 from ottla.errors import CorruptMessageError, LogTruncationError, OffsetOutOfRangeError
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -485,6 +486,25 @@ def with_timestamps(data: bytearray, begin: int) -> bytes:
 
 
 @pytest.mark.option("fetch.min.bytes", "fetch.max.wait.ms", "fetch.max.bytes", "max.partition.fetch.bytes")
+def test_unexpected_error_of_a_fetch_is_retried_after_the_backoff(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[float] = []
+
+    async def fail(*_: object) -> None:
+        failures.append(time.monotonic())
+        raise RuntimeError("a bug")
+
+    fill(broker, 10)
+    with consumer(broker, retry_backoff_ms=100) as c:
+        with monkeypatch.context() as context:
+            context.setattr(Fetcher, "_fetch", fail)
+            c.assign([TP])
+            poll_until(c, lambda: len(failures) >= 3)
+        assert failures[2] - failures[0] >= 0.2
+        assert len(read(c, 10)) == 10
+
+
 def test_fetch_limits_are_sent_to_the_broker(broker: ScriptedBroker) -> None:
     options = {"fetch_min_bytes": 7, "fetch_max_wait_ms": 33, "fetch_max_bytes": 1234, "max_partition_fetch_bytes": 99}
     with consumer(broker, **options) as c:

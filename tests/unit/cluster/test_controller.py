@@ -63,7 +63,7 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
-T0 = TopicPartition("t", 0)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SECONDS = 10
 
 
@@ -591,6 +591,137 @@ def test_deleted_topic_is_removed_after_its_last_replica() -> None:
     run(test)
 
 
+def test_topic_is_deleted_after_each_replica_of_a_broker_although_it_has_deleted_a_reassigned_one() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, three_ = await three(cluster)
+        await one.controller.topics.create("t", [[2, 3], [2, 3]], {})
+        handle, answers = three_.handle, asyncio.Event()
+
+        async def answer_late(request: Any) -> Any:
+            response = await handle(request)
+            if isinstance(request, StopReplicaRequest):
+                await answers.wait()
+            return response
+
+        three_.handle = answer_late  # type: ignore[method-assign]
+        reassignment = asyncio.ensure_future(one.controller.reassignments.reassign(T0, [2]))
+        await until(lambda: three_.deleted == [T0])
+        deletion = asyncio.ensure_future(one.controller.topics.delete("t"))
+        await until(lambda: len(two.deleted) == 2)
+        await asyncio.sleep(0.01)
+        answers.set()
+        await until(lambda: not one.member.metadata_cache.image.deleting)
+        assert three_.deleted == [T0, T1]
+        await asyncio.gather(reassignment, deletion)
+
+    run(test)
+
+
+def test_new_topic_has_no_offline_replicas_of_a_deleted_one() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.topics.create("t", [[2, 1]], {})
+        two.broken = {T0}
+        await two.member.report_offline_replicas([T0])
+        await two.until(lambda: two.state().leader == 1)
+        await one.controller.topics.delete("t")
+        two.broken = set()
+        await one.until(lambda: not one.member.metadata_cache.image.deleting)
+        await one.controller.topics.create("t", [[2, 1]], {})
+        assert one.offline_replicas() == []
+        await one.controller.elect(Reason.BROKERS)
+        assert (one.state().leader, one.state().isr) == (2, (2, 1))
+
+    run(test)
+
+
+def test_change_reaches_other_brokers_before_the_listeners_of_the_controller_have_handled_it() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        handled = asyncio.Event()
+
+        async def on_change(before: object, after: object) -> None:
+            await handled.wait()
+
+        one.member.metadata_cache.on_change(on_change)
+        creation = asyncio.ensure_future(one.controller.topics.create("t", [[2, 3]], {}))
+        try:
+            await two.until(lambda: "t" in two.member.metadata_cache.image.topics)
+        finally:
+            handled.set()
+        await creation
+
+    run(test)
+
+
+def test_change_of_a_cancelled_request_reaches_other_brokers() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, two, _ = await three(cluster)
+        await one.controller.topics.create("t", [[2, 3]], {})
+        handled = asyncio.Event()
+
+        async def on_change(before: object, after: object) -> None:
+            await handled.wait()
+
+        one.member.metadata_cache.on_change(on_change)
+        reassignment = asyncio.ensure_future(one.controller.reassignments.reassign(T0, [2]))
+        await until(lambda: one.state().removing == (3,))
+        reassignment.cancel()  # the client's connection is lost
+        await asyncio.wait([reassignment])
+        handled.set()
+        await two.until(lambda: two.state().replicas == (2,))
+
+    run(test)
+
+
+def test_topic_config_that_changes_while_a_term_starts_is_applied() -> None:
+    async def test(cluster: Cluster) -> None:
+        _, two, three_ = await three(cluster)
+        await cluster.brokers[1].controller.topics.create("t", [[2, 1]], {})
+        multi = two.session.multi
+
+        async def change_config(operations: Sequence[Operation]) -> None:
+            if any(o.path.endswith("/state") for o in operations):  # the topics' configs have been read
+                two.session.multi = multi  # type: ignore[method-assign]
+                changed = Set(znodes.config_topic("t"), znodes.config_value({"retention.ms": "5"}))
+                text = znodes.change_notification(f"{znodes.TOPIC_CONFIGS}/t")
+                created = Create(f"{znodes.CONFIG_CHANGES}/config_change_", text, sequence=True)
+                await multi([changed, created])
+                for _ in range(100):  # let the broker handle the notification
+                    await asyncio.sleep(0)
+            await multi(operations)
+
+        two.session.multi = change_config  # type: ignore[method-assign]
+        three_.session.pause()  # so that the second one takes over
+        await cluster.kill(1)
+        await two.until(lambda: two.controller.is_active and two.state().isr == (2,))
+        await two.until(lambda: two.member.metadata_cache.image.topics["t"].configs == {"retention.ms": "5"})
+        three_.session.resume()
+
+    run(test)
+
+
+def test_topic_config_that_changes_while_partitions_are_added_is_kept() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        await one.controller.topics.create("t", [[2, 3]], {})
+        multi = one.session.multi
+
+        async def change_config(operations: Sequence[Operation]) -> None:
+            one.session.multi = multi  # type: ignore[method-assign]
+            await one.member.config_store.set_topic("t", {"retention.ms": "5"})
+            for _ in range(100):  # let the broker handle the notification
+                await asyncio.sleep(0)
+            await multi(operations)
+
+        one.session.multi = change_config  # type: ignore[method-assign]
+        await one.controller.topics.add_partitions("t", [[2, 3]], 2)
+        topic = one.member.metadata_cache.image.topics["t"]
+        assert (len(topic.partitions), topic.configs) == (2, {"retention.ms": "5"})
+
+    run(test)
+
+
 def test_deletion_of_a_dead_controller_is_completed_by_the_next() -> None:
     async def test(cluster: Cluster) -> None:
         one, two, three_ = await three(cluster)
@@ -855,6 +986,28 @@ def test_reassignments_are_completed_later_if_it_fails_when_a_broker_leaves() ->
         await cluster.kill(3)
         await until(lambda: len(results) > 1)
         assert results[:2] == ["failed", "completed"]
+
+    run(test)
+
+
+def test_reassignment_that_cannot_be_completed_at_first_is_completed_later() -> None:
+    async def test(cluster: Cluster) -> None:
+        one, _, _ = await three(cluster)
+        await one.controller.topics.create("t", [[1, 2]], {})
+        await one.controller.reassignments.reassign(T0, [3, 2])
+        moving, multi = one.state(), one.session.multi
+
+        async def fail_once(operations: Sequence[Operation]) -> None:
+            if any(o.path == znodes.topic("t") for o in operations):  # the completion of the reassignment
+                one.session.multi = multi  # type: ignore[method-assign]
+                raise MetadataStoreTimeoutError
+            await multi(operations)
+
+        one.session.multi = fail_once  # type: ignore[method-assign]
+        with pytest.raises(MetadataStoreTimeoutError):
+            await one.controller.isr_updates.alter_partition(1, T0, moving, (1, 2, 3))
+        assert (one.state().isr, one.state().removing) == ((1, 2, 3), (1,))
+        await one.until(lambda: (one.state().replicas, one.state().removing) == ((3, 2), ()))
 
     run(test)
 

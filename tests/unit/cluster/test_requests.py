@@ -122,6 +122,17 @@ def test_outdated_state_does_not_replace_a_newer_one() -> None:
     assert with_metadata(broker_image, late, {}, {}, RECEIVER).topics == second.topics
 
 
+def test_former_controller_forgets_what_only_the_controller_knows() -> None:
+    own = replace(
+        ClusterImage("c", RECEIVER, 1),
+        deleting={"a": TopicImage("a", UUID(int=1), ())},
+        shutting_down=frozenset({1}),
+    )
+    for before in (None, replace(ClusterImage("c", 1, 2), brokers=BROKERS)):
+        image = apply_requests(own, before, replace(ClusterImage("c", 2, 3), brokers=BROKERS))
+        assert (image.controller_id, image.deleting, image.shutting_down) == (2, {}, frozenset())
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_shared_requests_equal_those_of_each_broker(seed: int) -> None:
     rng = random.Random(seed)

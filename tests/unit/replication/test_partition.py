@@ -24,13 +24,14 @@ from ottla.errors import (
 from ottla.model import TopicPartition
 from ottla.replication import partition as partition_module
 from ottla.replication.leader_replica import FollowerFetch
-from ottla.replication.partition import LAG_SECONDS, Partition
+from ottla.replication.partition import ALL_REPLICAS, LAG_SECONDS, Partition
 from ottla.storage.files import ResourcesExhaustedError
 from ottla.storage.log import Log
 from ottla.storage.log_flusher import THREADS, LogFlusher
 from ottla.storage.recovery import open_log
 
 IMAGE_OF_TWO = PartitionImage(leader=0, leader_epoch=0, replicas=(0, 1), isr=(0, 1))
+ALONE = replace(IMAGE_OF_TWO, leader_epoch=1, replicas=(0,), isr=(0,), state_version=1)
 
 
 def test_append_without_fsync_is_committed_at_once(tmp_path: Path) -> None:
@@ -87,6 +88,47 @@ def test_acks_all_with_too_few_in_sync_replicas_is_rejected(tmp_path: Path) -> N
         assert partition.append(view(b"a"), acks=1).base_offset == 0
 
     with_partition(test, tmp_path, min_isr=2, image=replace(IMAGE, replicas=(0, 1)))
+
+
+def test_append_is_committed_when_the_other_replica_is_removed(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        gained: list[int] = []
+        partition.watch(gained.append)
+        wait = partition.when_committed(partition.append(view(b"a")).last_offset + 1)
+        assert partition.high_watermark == 0
+        partition.lead(ALONE)
+        assert wait is not None
+        assert wait.done()
+        assert (partition.high_watermark, len(gained)) == (1, 1)
+
+    with_partition(test, tmp_path, image=IMAGE_OF_TWO)
+
+
+def test_deletion_of_records_ends_when_the_other_replica_is_removed(tmp_path: Path) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        partition.append(view(b"a"))
+        partition.log.high_watermark = 1
+        partition.log.delete_records_before(1)
+        deleted = partition.leader_replica.when_deleted(1, lambda: (0, 1))
+        partition.lead(ALONE)
+        assert deleted is not None
+        assert deleted.done()
+
+    with_partition(test, tmp_path, image=IMAGE_OF_TWO)
+
+
+@pytest.mark.parametrize("acks", [1, ALL_REPLICAS])
+def test_append_that_waits_for_fsync_when_the_other_replica_is_removed(tmp_path: Path, acks: int) -> None:
+    async def test(partition: Partition, held: Held) -> None:
+        wait = partition.when_committed(partition.append(view(b"a"), acks).last_offset + 1, acks)
+        partition.lead(ALONE)
+        assert wait is not None
+        assert (partition.high_watermark, wait.done()) == (0, False)
+        held.run_one()
+        await asyncio.wait_for(wait, 1)
+        assert partition.high_watermark == 1
+
+    with_partition(test, tmp_path, image=IMAGE_OF_TWO, flush_messages=1)
 
 
 FOLLOWER = 1

@@ -1,7 +1,9 @@
 """Compaction: retained records, tombstones, transactions, producer state, and failed passes."""
 
+import os
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from ottla.model import TopicPartition
 from ottla.records import compression
 from ottla.records.batch import read_header
 from ottla.records.decoder import decode_records
+from ottla.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from ottla.storage.compaction import cleanable, cleaner, copier
 from ottla.storage.compaction.cleaner import run_steps
 from ottla.storage.compaction.offset_map import BYTES_PER_KEY, OffsetMap
@@ -266,6 +269,31 @@ def test_dirtiest_log_is_chosen_once_it_reaches_min_cleanable_dirty_ratio(log: L
     assert cleanable.dirtiest([cleanable.measure(log, half, now + 10**12)]) is not None
 
 
+def test_rest_of_a_segment_is_compacted_after_a_pass_with_a_full_map(log: Log) -> None:
+    log.config = log.config._replace(segment_bytes=100_000)
+    for i in range(20):
+        put(log, (b"k%d" % i, b"1"))
+    first = clean(log, map_bytes=5 * BYTES_PER_KEY)
+    assert 0 < first < log.segments[-1].base_offset == log.log_end_offset
+    assert len(log.segments) == 2
+    now = log.clock.now_ms()
+    rest = cleanable.measure(log, first, now)
+    assert cleanable.dirtiest([rest]) is rest
+    assert cleanable.measure(log, log.log_end_offset, now).dirty_bytes == 0
+
+
+def test_segment_is_not_dirty_after_a_pass_up_to_the_last_stable_offset(log: Log) -> None:
+    log.config = log.config._replace(segment_bytes=100_000)
+    for i in range(4):
+        put(log, (b"k%d" % i, b"1"))
+    log.high_watermark = 2
+    first = clean(log)
+    assert first == 2
+    assert cleanable.measure(log, first, log.clock.now_ms()).dirty_bytes == 0
+    log.high_watermark = 3
+    assert cleanable.measure(log, first, log.clock.now_ms()).dirty_bytes > 0
+
+
 def test_offset_map_distinguishes_keys_of_all_lengths() -> None:
     seen = OffsetMap(1 << 20)
     keys = [b"x" * n for n in range(40)] + [b"y" * n for n in range(1, 40)]
@@ -332,6 +360,48 @@ def test_concurrent_passes_compact_different_logs(log_dir: LogDir) -> None:
     again.copy()
     assert run_steps(log_dir.finish_cleaning(again))
     assert len(contents(again.log)) < 30
+
+
+def test_concurrent_passes_write_the_cleaner_checkpoint_one_after_the_other(
+    log_dir: LogDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = [log_dir.next_cleaning(NOW), log_dir.next_cleaning(NOW)]
+    for cleaning in passes:
+        assert cleaning is not None
+        cleaning.copy()
+    first, second = (log_dir.finish_cleaning(cleaning) for cleaning in passes if cleaning is not None)
+    replace = os.replace
+    other: list[Future[bool]] = []
+
+    def replace_late(source: Path, target: Path) -> None:
+        if target.name == CLEANER_OFFSETS and not other:
+            other.append(pool.submit(run_steps, second))
+            wait(other, timeout=0.2)
+        replace(source, target)
+
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(os, "replace", replace_late)
+        assert run_steps(first)
+        assert other[0].result()
+    assert read_offsets(log_dir.path / CLEANER_OFFSETS) == log_dir.cleaner_offsets
+    assert len(log_dir.cleaner_offsets) == 2
+
+
+def test_pass_over_a_log_that_was_deleted_meanwhile_does_not_affect_a_new_one(log_dir: LogDir) -> None:
+    first, second = log_dir.next_cleaning(NOW), log_dir.next_cleaning(NOW)
+    assert first is not None
+    assert second is not None
+    names = [cleaning.log.topic_partition for cleaning in (first, second)]
+    first.copy()
+    for wait_for_disk in log_dir.finish_cleaning(first):
+        wait_for_disk()
+        if getattr(wait_for_disk, "func", None) == first._delete_replaced:
+            log_dir.delete(names[0])
+            log_dir.create(names[0], LogConfig(**SMALL))
+    log_dir.delete(names[1])
+    log_dir.create(names[1], LogConfig(**SMALL))
+    log_dir.abort_cleaning(second, "damaged")
+    assert (log_dir.cleaner_offsets, log_dir.uncleanable) == ({}, set())
 
 
 def test_map_without_memory_has_room_for_one_key(log_dir: LogDir) -> None:

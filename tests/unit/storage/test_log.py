@@ -366,6 +366,48 @@ def test_append_as_follower_keeps_offsets_and_leader_epoch(make_log: Callable[..
         log.append_as_follower(data)
 
 
+def test_flush_waits_for_the_active_segment_while_others_are_discarded(
+    make_log: Callable[..., Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log(segment_bytes=500)
+    fill(log, 10)
+    log.high_watermark = log.recovery_point = log.active.base_offset
+
+    class Discarded(list[Segment]):
+        """Segments that the event loop discards during a search by a worker."""
+
+        def __getitem__(self, index: Any) -> Any:
+            log.delete_records_before(log.high_watermark)
+            return super().__getitem__(index)
+
+    log.segments = Discarded(log.segments)
+    synced: list[int] = []
+    monkeypatch.setattr(Segment, "sync", lambda segment: synced.append(segment.base_offset))
+    log.flush()
+    assert len(log.segments) == 1
+    assert log.active.base_offset in synced
+
+
+@pytest.mark.parametrize("cut", [1, 70])
+def test_follower_leaves_out_an_incomplete_last_batch(make_log: Callable[..., Log], cut: int) -> None:
+    log = make_log()
+    whole, rest = batch(b"a", b"b"), batch(b"c" * 50, base_offset=2)
+    log.append_as_follower(memoryview(bytearray(bytes(whole) + bytes(rest[:-cut]))))
+    assert (values(log), log.log_end_offset, log.size) == ([b"a", b"b"], 2, len(whole))
+    log.append_as_follower(rest)
+    assert log.log_end_offset == 3
+    with pytest.raises(CorruptMessageError):
+        log.append_as_follower(rest[:-cut])
+
+
+def test_follower_takes_batches_larger_than_a_lowered_segment_bytes(make_log: Callable[..., Log]) -> None:
+    log = make_log(segment_bytes=100)
+    for offset in (0, 2):
+        log.append_as_follower(batch(b"x" * 100, b"y" * 100, base_offset=offset))
+    assert values(log) == [b"x" * 100, b"y" * 100] * 2
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
 def test_offset_for_time_is_the_first_record_at_or_after_the_timestamp(make_log: Callable[..., Log]) -> None:
     log = make_log(segment_bytes=700, index_interval_bytes=1)
     times = [NOW + d for d in (0, 10, 5, 20, 20, 15, 30, 31, 29, 40)]

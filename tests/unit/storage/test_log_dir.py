@@ -235,6 +235,17 @@ def test_compaction_resumes_at_the_cleaner_offset_checkpoint(tmp_path: Path) -> 
         assert again.cleaner_offsets == {TP: end}
 
 
+def test_new_log_has_no_cleaner_state_of_a_deleted_one(tmp_path: Path) -> None:
+    with open_dir(tmp_path) as log_dir:
+        log_dir.create(TP, CONFIG)
+        log_dir.cleaner_offsets[TP] = 1000
+        log_dir.uncleanable.add(TP)
+        log_dir.delete(TP)
+        log_dir.create(TP, CONFIG)
+        assert TP not in log_dir.cleaner_offsets
+        assert TP not in log_dir.uncleanable
+
+
 def test_topic_id_of_a_new_log_is_synced_with_its_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(partition_metadata, "sync_file", synced.append)

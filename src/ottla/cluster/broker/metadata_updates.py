@@ -202,8 +202,7 @@ def with_leader_and_isr(image: ClusterImage, request: LeaderAndIsrRequest) -> Cl
                 if s.partition_index < len(current)
             }
             topics[name] = _merge(topic, images)
-    image = replace(image, controller_id=request.controller_id, controller_epoch=request.controller_epoch)
-    return image.with_topics(topics)
+    return _of_controller(image, request).with_topics(topics)
 
 
 def with_metadata(
@@ -231,13 +230,21 @@ def with_metadata(
         topics[name] = _merge(old, {s.partition_index: _state(s, old, brokers) for s in states})
     if broker_id in image.brokers:
         brokers[broker_id] = image.brokers[broker_id]  # this broker's own registration may be newer
-    image = replace(
+    return replace(_of_controller(image, request), brokers=MappingProxyType(brokers)).with_topics(topics)
+
+
+def _of_controller(image: ClusterImage, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> ClusterImage:
+    """Return the image with the controller that has sent a request.
+
+    Drop what only the controller keeps up to date: this broker may have been the controller before.
+    """
+    return replace(
         image,
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
-        brokers=MappingProxyType(brokers),
+        deleting=MappingProxyType({}),
+        shutting_down=frozenset(),
     )
-    return image.with_topics(topics)
 
 
 def _topics(request: UpdateMetadataRequest) -> Iterable[tuple[str, UUID, list[UpdateMetadataPartitionState]]]:

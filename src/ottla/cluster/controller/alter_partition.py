@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -62,6 +63,15 @@ class IsrUpdates:
         Return the new state or the error of each item. Raises StaleBrokerEpochError if the broker is not registered, or
         `broker_epoch` is that of an earlier registration, and NotControllerError outside a term.
         """
+        try:
+            return await self._alter_partitions(broker_id, broker_epoch, items)
+        except asyncio.CancelledError:  # the leader has disconnected
+            self._reassignments.complete_later()
+            raise
+
+    async def _alter_partitions(
+        self, broker_id: int, broker_epoch: int, items: Sequence[AlterPartitionItem]
+    ) -> list[PartitionImage | errors.KafkaError]:
         async with self._context.exclusive():
             broker = self._context.image.brokers.get(broker_id)
             if broker is None or -1 < broker_epoch < broker.epoch:

@@ -92,6 +92,13 @@ class ControllerContext:
         self.shutting_down = {i: e for i, e in self.shutting_down.items() if i in alive and alive[i].epoch == e}
         self.offline_replicas = {i: broken for i, broken in self.offline_replicas.items() if i in alive}
 
+    def forget_offline_replicas(self, topic: str) -> None:
+        """Remove the offline replicas of a deleted topic: a new topic with its name has other logs."""
+        self.offline_replicas = {
+            broker: {tp for tp in partitions if tp.topic != topic}
+            for broker, partitions in self.offline_replicas.items()
+        }
+
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[ControllerTerm]:
         """Exclude other changes of the metadata while the block runs (context manager).
@@ -142,19 +149,21 @@ class ControllerContext:
         brokers.
 
         Raises NotControllerError if this broker is not the controller. An image of a newer controller that arrives
-        meanwhile is not changed.
+        meanwhile is not changed. Cancelling the caller stops neither the change nor its way to the other brokers.
         """
         epoch = self.term.epoch
-        before = self.image
-        update = asyncio.ensure_future(
-            self.metadata_cache.update(
-                lambda current: self._with_failed(change(current)) if current.controller_epoch <= epoch else current
-            )
-        )
-        await asyncio.sleep(0)  # the image is changed now; the other brokers need not wait for this broker's listeners
-        if self.channels is not None and self.image is not before:
-            self.channels.notify()
-        await update
+        loop = asyncio.get_running_loop()
+
+        def decide(current: ClusterImage) -> ClusterImage:
+            if current.controller_epoch > epoch:
+                return current
+            # Called once the image has changed: the other brokers need not wait for this broker's listeners.
+            loop.call_soon(self._notify_channels)
+            return self._with_failed(change(current))
+
+        await self.metadata_cache.update(decide)
+
+    def _notify_channels(self) -> None:
         if self.channels is not None:
             self.channels.notify()
 

@@ -57,7 +57,7 @@ class Controller:
         """
         self._context = ControllerContext(store, metadata_cache, broker_id)
         self.topics = TopicLifecycle(self._context)
-        self.reassignments = PartitionReassignments(self._context)
+        self.reassignments = PartitionReassignments(self._context, self.on_brokers_changed)
         self.isr_updates = IsrUpdates(self._context, self.reassignments)
         self._create_channels = channels
         self._unclean_allowed = unclean_allowed
@@ -95,18 +95,21 @@ class Controller:
         """
         async with self._context.lock:
             self._context.start_term(term)
-            image = await self._read(term)
-            lost = self._decide(image, Reason.NEW_TERM, all_partitions(image))
-            if not self._was_controller:
-                lost = {**_with_new_epochs(image, self._context.broker_id), **lost}
-            self._was_controller = True
-            done = await partition_states.write(self._context.store, term, lost)
-            log_state_changes(image, done, Reason.NEW_TERM.value)
-            image = with_states(image, done)
-            self._context.uncertain = lost.keys() - done.keys()
-            self.topics.start_term(image)
-            self._context.channels = self._create_channels(self)
-            await self._context.publish(lambda current: replace(image, configs=current.configs))
+            # A change of a topic's configs that is notified now is applied after the topics have been published, or it
+            # would be lost.
+            async with self._context.metadata_cache.configs_lock:
+                image = await self._read(term)
+                lost = self._decide(image, Reason.NEW_TERM, all_partitions(image))
+                if not self._was_controller:
+                    lost = {**_with_new_epochs(image, self._context.broker_id), **lost}
+                self._was_controller = True
+                done = await partition_states.write(self._context.store, term, lost)
+                log_state_changes(image, done, Reason.NEW_TERM.value)
+                image = with_states(image, done)
+                self._context.uncertain = lost.keys() - done.keys()
+                self.topics.start_term(image)
+                self._context.channels = self._create_channels(self)
+                await self._context.publish(lambda current: replace(image, configs=current.configs))
             self._context.channels.update_brokers(image.brokers.values())
             self._brokers_changed.clear()
             self._watcher = asyncio.get_running_loop().create_task(self._watch_brokers())
@@ -149,7 +152,9 @@ class Controller:
     # Brokers
 
     def on_brokers_changed(self) -> None:
-        """Schedule a new read of the registered brokers, because one has registered or left."""
+        """Schedule a new read of the registered brokers, because one has registered or left. After it, finished
+        reassignments are completed.
+        """
         self._brokers_changed.set()
 
     async def _watch_brokers(self) -> None:

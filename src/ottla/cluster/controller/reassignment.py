@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ottla.cluster.controller import partition_states, reassignment_rules
@@ -22,8 +23,10 @@ log = logging.getLogger("ottla.controller")
 class PartitionReassignments:
     """Starts and cancels reassignments, and completes those whose target replicas are in sync."""
 
-    def __init__(self, context: ControllerContext) -> None:
+    def __init__(self, context: ControllerContext, complete_later: Callable[[], None]) -> None:
+        """`complete_later`: has `complete_finished` called by another task, until it succeeds or the term ends."""
         self._context = context
+        self.complete_later = complete_later
 
     async def reassign(self, tp: TopicPartition, target: Sequence[int] | None) -> None:
         """Start to move a partition to the brokers in `target`, the preferred leader first.
@@ -33,12 +36,16 @@ class PartitionReassignments:
         Raises UnknownTopicOrPartitionError; InvalidReplicaAssignmentError if the target is invalid or no replica could
         lead; NoReassignmentInProgressError if there is no reassignment to cancel; NotControllerError outside a term.
         """
-        async with self._context.exclusive():
-            after = self._decide(tp, target)
-            await self._remove_from_request(tp, target)
-            if after is not None:
-                await self._write({tp: after})
-        await self.complete_finished()
+        try:
+            async with self._context.exclusive():
+                after = self._decide(tp, target)
+                await self._remove_from_request(tp, target)
+                if after is not None:
+                    await self._write({tp: after})
+            await self.complete_finished()
+        except asyncio.CancelledError:  # the client has disconnected
+            self.complete_later()
+            raise
         await self._context.wait_propagated()
 
     async def apply_request(self, tp: TopicPartition, item: store_reader.Item, request: bytes) -> None:
@@ -99,10 +106,17 @@ class PartitionReassignments:
 
     async def complete_finished(self) -> None:
         """If this broker is the controller, complete the reassignments for which `reassignment_rules.complete` returns
-        a state.
+        a state. If that fails, it is tried again later.
         """
         if not self._context.is_active:
             return
+        try:
+            await self._complete_finished()
+        except BaseException:
+            self.complete_later()
+            raise
+
+    async def _complete_finished(self) -> None:
         async with self._context.exclusive():
             image = self._context.image
             reassigning = [

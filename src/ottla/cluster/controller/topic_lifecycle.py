@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from ottla.cluster.interbroker.request_batcher import RequestBatcher
 
 log = logging.getLogger("ottla.controller")
+
+
+_Replica = tuple[int, int]
+"""A replica of a topic: the number of its partition, and its broker's id."""
 
 
 class _NewTopic(NamedTuple):
@@ -48,12 +52,14 @@ class TopicLifecycle:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._remaining_brokers: dict[str, set[int]] = {}
-        """For each topic that is being deleted, the brokers that have not reported yet that they deleted its logs."""
+        self._remaining_replicas: dict[str, set[_Replica]] = {}
+        """For each topic that is being deleted, the replicas whose brokers have not reported yet that they deleted the
+        log.
+        """
 
     def start_term(self, image: ClusterImage) -> None:
         """Continue the deletions of earlier terms."""
-        self._remaining_brokers = {name: _replica_brokers(topic) for name, topic in image.deleting.items()}
+        self._remaining_replicas = {name: _replicas(topic) for name, topic in image.deleting.items()}
 
     async def create(
         self,
@@ -142,7 +148,12 @@ class TopicLifecycle:
             ]
             await partition_states.write_fenced_in_batches(self._context.store, term, writes)
             log.info("Expanded topic %s: partitions=%d added=%d%s", name, count, len(added), by)
-            await self._context.publish(lambda current: current.with_topics({**current.topics, name: expanded}))
+            # the topic's configs may have changed meanwhile
+            await self._context.publish(
+                lambda current: current.with_topics(
+                    {**current.topics, name: replace(current.topics[name], partitions=expanded.partitions)}
+                )
+            )
         await self._context.wait_propagated()
 
     async def read_topic(self, name: str) -> None:
@@ -175,7 +186,7 @@ class TopicLifecycle:
             topic = self._context.topic(name)
             if await self._context.store.get(znodes.delete_topic(name)) is None:
                 await partition_states.write_fenced(self._context.store, term, [Create(znodes.delete_topic(name))])
-            self._remaining_brokers[name] = _replica_brokers(topic)
+            self._remaining_replicas[name] = _replicas(topic)
             log.info("Deleting topic %s: partitions=%d%s", name, len(topic.partitions), by)
             await self._context.publish(
                 lambda current: replace(
@@ -185,14 +196,18 @@ class TopicLifecycle:
             )
         await self._context.wait_propagated()
 
-    async def on_replicas_deleted(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Record that a broker has deleted replicas. If it was the last broker with logs of a deleted topic, delete the
-        topic's znodes.
+    async def on_replicas_deleted(self, broker_id: int, partitions: Collection[TopicPartition]) -> None:
+        """Record that a broker has deleted replicas. If these were the last ones of a topic that is being deleted,
+        delete the topic's znodes.
+
+        A broker may report a replica that a reassignment has removed while it still has others of the topic.
         """
         async with self._context.exclusive():
-            for name in {tp.topic for tp in partitions} & self._remaining_brokers.keys():
-                self._remaining_brokers[name].discard(broker_id)
-                if not self._remaining_brokers[name]:
+            for tp in partitions:
+                if tp.topic in self._remaining_replicas:
+                    self._remaining_replicas[tp.topic].discard((tp.partition, broker_id))
+            for name in {tp.topic for tp in partitions} & self._remaining_replicas.keys():
+                if not self._remaining_replicas[name]:
                     await self._delete_znodes(name)
 
     async def _delete_znodes(self, name: str) -> None:
@@ -206,7 +221,8 @@ class TopicLifecycle:
         writes = [Delete(path) for path, node in zip(paths, nodes, strict=True) if node is not None]
         await partition_states.write_fenced_in_batches(self._context.store, self._context.term, writes)
         log.info("Deleted topic %s", name)
-        del self._remaining_brokers[name]
+        del self._remaining_replicas[name]
+        self._context.forget_offline_replicas(name)
         left = {n: t for n, t in self._context.image.deleting.items() if n != name}
         await self._context.publish(lambda current: replace(current, deleting=MappingProxyType(left)))
 
@@ -238,8 +254,8 @@ class TopicLifecycle:
         return TopicImage(name, topic_id, tuple(partitions), configs)
 
 
-def _replica_brokers(topic: TopicImage) -> set[int]:
-    return {broker for p in topic.partitions for broker in p.replicas}
+def _replicas(topic: TopicImage) -> set[_Replica]:
+    return {(index, broker) for index, p in enumerate(topic.partitions) for broker in p.replicas}
 
 
 def _already_exists(name: str) -> TopicAlreadyExistsError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 from ottla.storage.log import Log
@@ -13,8 +14,9 @@ from ottla.storage.segment import Segment
 class Cleanable(NamedTuple):
     """A log and its cleanable range: the offsets from `first_dirty` to before `end`.
 
-    `clean_bytes`, `dirty_bytes`: sizes of the segments that begin before and in the range. `overdue`: whether one of
-    the segments that begin in the range is older than max.compaction.lag.ms.
+    `clean_bytes`, `dirty_bytes`: sizes of the segments that begin before the range, and of those that have a part of
+    it. As in Kafka, a segment in which the range begins counts as both: the last pass may have ended there because its
+    map was full. `overdue`: whether one of the segments with a part of the range is older than max.compaction.lag.ms.
     """
 
     log: Log
@@ -42,12 +44,12 @@ def measure(opened: Log, first_dirty: int, now_ms: int) -> Cleanable:
     end = _first_uncleanable(opened, now_ms)
     clean = dirty = 0
     overdue = False
-    for segment in opened.segments[:-1]:
+    for segment, following in pairwise(opened.segments):
         if segment.base_offset >= end:
             break
         if segment.base_offset < first_dirty:
             clean += segment.size
-        else:
+        if first_dirty < min(following.base_offset, end):
             dirty += segment.size
             overdue = overdue or _is_overdue(segment, now_ms - opened.config.max_compaction_lag_ms)
     return Cleanable(opened, first_dirty, max(end, first_dirty), clean, dirty, overdue)

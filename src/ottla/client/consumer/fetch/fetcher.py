@@ -161,7 +161,7 @@ class Fetcher:
         self._busy.add(node)
         for state, _, _ in requested.values():
             state.in_flight = True
-        task = asyncio.get_running_loop().create_task(self._fetch(node, requested))
+        task = asyncio.get_running_loop().create_task(self._try_fetch(node, requested))
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -170,16 +170,22 @@ class Fetcher:
             for state, _, _ in requested.values():
                 state.in_flight = False
             if not task.cancelled():
-                if task.exception() is not None:
-                    log.error(
-                        "Unexpected error while fetching %s from node %d; retrying",
-                        listed(sorted(requested)),
-                        node,
-                        exc_info=task.exception(),
-                    )
                 self.wake()
 
         task.add_done_callback(ended)
+
+    async def _try_fetch(self, node: int, requested: RequestedPartitions) -> None:
+        """Fetch, or log an unexpected error and wait for the backoff."""
+        try:
+            await self._fetch(node, requested)
+        except Exception:
+            log.exception(
+                "Unexpected error while fetching %s from node %d; retrying in %g s",
+                listed(sorted(requested)),
+                node,
+                self._retry_backoff,
+            )
+            await asyncio.sleep(self._retry_backoff)
 
     async def _fetch(self, node: int, requested: RequestedPartitions) -> None:
         """Send one request, and handle the response. Data of partitions for which seek() was called meanwhile is
