@@ -55,6 +55,12 @@ def test_tiered_topics_lose_no_record_and_leave_no_object() -> None:
     assert all(row["acked"] > 90 for row in rows)
 
 
+def test_leader_that_changes_with_batches_in_flight_duplicates_no_record() -> None:
+    """These seeds wrote records of librdkafka's rules twice, or before earlier ones."""
+    assert runs("--workload", "flipped", "--seed", 21500000)
+    assert runs("--workload", "flipped", "--seed", 21500011)
+
+
 @pytest.mark.parametrize("seed", [153689375, 72008, 5001282, 9000955])
 def test_seed_that_violated_a_promise_passes(seed: int) -> None:
     """The last in-sync replica loses power; a coordinator that is cut off has a generation that is not committed; a

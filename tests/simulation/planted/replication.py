@@ -124,6 +124,14 @@ def followers_reject_a_batch_that_begins_before_the_log_start() -> None:
     patch(Log, "append_as_follower", lambda self, data: self._append_copied(data, read_copied_batches(data)))
 
 
+@needs(workloads=("flipped",))
+def new_leaders_reject_sequences() -> None:
+    """A new leader answers OUT_OF_ORDER_SEQUENCE_NUMBER while earlier batches wait for the previous leader's response:
+    librdkafka then writes records twice.
+    """
+    patch(LeaderReplica, "check_overtaking", lambda self, header: None)
+
+
 BUGS = (
     followers_reject_a_batch_that_begins_before_the_log_start,
     acknowledge_before_replication,
@@ -138,4 +146,5 @@ BUGS = (
     fetch_offsets_are_believed_too_high,
     rejected_batches_are_overtaken,
     replaced_leaders_reject_sequences,
+    new_leaders_reject_sequences,
 )

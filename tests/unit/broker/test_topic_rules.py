@@ -120,6 +120,34 @@ def test_one_sufficient_acl_authorizes_the_request(name: str, acl: ACL, tmp_path
     with_authorizer(test, tmp_path)
 
 
+def insufficient_acls() -> Iterator[tuple[str, ACL]]:
+    """Yield the ACLs that are implied by the sufficient ones, but do not suffice themselves."""
+    for weak in (DESCRIBE, DESCRIBE_CONFIGS):
+        for name, operations in ON_TOPICS.items():
+            if weak not in operations:
+                yield name, allow(weak, TOPIC, EXISTING)
+        for name, operations in ON_CLUSTER.items():
+            if weak not in operations:
+                yield name, allow(weak, CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("name", "acl"),
+    list(insufficient_acls()),
+    ids=lambda v: v if isinstance(v, str) else f"{v.operation.name}-{v[4][0].name}",
+)
+def test_acl_that_only_allows_to_describe_denies_the_request(name: str, acl: ACL, tmp_path: Path) -> None:
+    async def test(client: BrokerClient) -> None:
+        topic_id = await prepare(client)
+        kind = BY_NAME[name].request
+        allow_only(client, acl)
+        request = fill(kind, kind.VERSIONS[-1], Target(EXISTING, topic_id))
+        denied = codes(await client.request(request, kind.VERSIONS[-1])) & AUTHORIZATION_CODES
+        assert denied, f"{name} needs no more than {acl}: correct the handler, or ON_TOPICS and ON_CLUSTER"
+
+    with_authorizer(test, tmp_path)
+
+
 def names(response: Any) -> list[str]:
     return sorted(topic.name for topic in response.topics)
 
