@@ -222,7 +222,7 @@ class NotCoordinatorError(KafkaError, code=16, retriable=True):
 
 
 class InvalidTopicError(KafkaError, code=17, name="INVALID_TOPIC_EXCEPTION"):
-    """The topic name is not valid, or the topic may not be written to directly."""
+    """The topic name is not valid (letters, digits, '.', '_' and '-', at most 249), or clients may not write to it."""
 
 
 class RecordListTooLargeError(KafkaError, code=18):

@@ -54,4 +54,7 @@ def _bind(host: str, port: int) -> socket.socket:
         raise ConfigurationError(f"cannot bind {host}:{port}: {error.strerror}") from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else error  # create_server() adds the address to strerror
-        raise ConfigurationError(f"cannot bind {host}:{port}: {reason}; is another program listening there?") from None
+        raise ConfigurationError(
+            f"cannot bind {host}:{port}: {reason}; stop the other program, or choose another port with --listen "
+            "(of the schema registry: --listeners)"
+        ) from None

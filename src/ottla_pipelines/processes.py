@@ -144,6 +144,7 @@ def start_broker(data: Path, logs: Path) -> tuple[Child, str]:
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": str(data),
         "auto.create.topics.enable": "false",
+        "ottla.http.listener": "",  # its default port is for the user's own broker
     }
     overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
     broker = Child("broker", [sys.executable, "-m", "ottla", "broker", *overrides], logs)

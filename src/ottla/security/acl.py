@@ -174,7 +174,7 @@ OPTIONS: Final = {
     ResourceType.USER: "--user-principal",
 }
 """The options of `ottla acls` that name a resource."""
-ANY_CONNECTION: Final = ("--bootstrap-server", "HOST:PORT")
+ANY_CONNECTION: Final = ("--bootstrap-server", "HOST:PORT", "--command-config", "FILE")
 """The connection option of `ottla acls`, with a placeholder for an address that is not known."""
 
 

@@ -65,8 +65,11 @@ def init(args: argparse.Namespace) -> int:
         raise CommandFailedError(f"ottla pipeline: {error}") from error
     for path in written:
         print(path)
-    demo = " --demo" if args.template != "empty" else ""
-    print(f"\ncd {args.name} && ottla pipeline run{demo}")
+    if args.template == "empty":
+        print("\nottla topics --create --topic events    # the topic that the project copies, at a broker that runs")
+        print(f"cd {args.name} && ottla pipeline run")
+    else:
+        print(f"\ncd {args.name} && ottla pipeline run --demo")
     return 0
 
 

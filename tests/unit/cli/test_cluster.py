@@ -145,6 +145,7 @@ def test_invalid_arguments_are_rejected_in_one_line_and_create_no_cluster(
         (("kill", "one"), "a broker id or zookeeper"),
         (("kill", "0"), "broker 0 does not run"),
         (("up", "--brokers", "3"), "has a cluster of 2 brokers"),
+        (("up", "--base-port", "19092"), "has a cluster with ports from 9092 on; for other ports, use another --dir"),
         (("up", "--override", "a=b"), "edit server-N.properties"),
     ],
 )

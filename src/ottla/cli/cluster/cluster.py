@@ -81,6 +81,11 @@ def up(directory: Path, args: argparse.Namespace) -> int:
             f"{directory} has a cluster of {len(cluster.brokers)} brokers; use `add` for more of them, and edit "
             "server-N.properties for configs"
         )
+    elif args.base_port not in (None, cluster.base_port):
+        raise ConfigurationError(
+            f"{directory} has a cluster with ports from {cluster.brokers[0].port} on; for other ports, use another "
+            "--dir, or delete this directory first"
+        )
     elif (args.zookeeper or args.zookeeper_port is not None) and cluster.zookeeper_port is None:
         raise ConfigurationError(
             f"{directory} has a cluster with an embedded metadata store; "
@@ -99,7 +104,8 @@ def _new(directory: Path, args: argparse.Namespace) -> LocalCluster:
     zookeeper_port = args.zookeeper_port
     if zookeeper_port is None and args.zookeeper:
         zookeeper_port = ZOOKEEPER_PORT
-    return LocalCluster.create(directory, brokers, args.base_port, zookeeper_port, overrides)
+    base_port = BASE_PORT if args.base_port is None else args.base_port
+    return LocalCluster.create(directory, brokers, base_port, zookeeper_port, overrides)
 
 
 def kill(directory: Path, args: argparse.Namespace) -> int:
@@ -205,9 +211,9 @@ COMMAND = Command(
                 ),
                 Option(
                     "--base-port PORT",
-                    "port of broker 0 of a new cluster; broker N has PORT + N. 0: all have free ports",
+                    "port of broker 0 of a new cluster; broker N has PORT + N. 0: all have free ports (default: "
+                    f"{BASE_PORT})",
                     int,
-                    default=BASE_PORT,
                 ),
                 Flag(
                     "--zookeeper",
