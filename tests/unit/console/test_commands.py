@@ -63,9 +63,9 @@ def test_port_in_use_is_reported_in_one_line(capsys: pytest.CaptureFixture[str])
         address = f"127.0.0.1:{used.getsockname()[1]}"
         assert main(["console", "--bootstrap-server", "127.0.0.1:1", "--listen", address]) == 1
     printed = capsys.readouterr()
-    assert (
-        printed.err
-        == f"ottla console: cannot bind {address}: Address already in use; is another program listening there?\n"
+    assert printed.err == (
+        f"ottla console: cannot bind {address}: Address already in use; stop the other program, or choose another port "
+        "with --listen (of the schema registry: --listeners)\n"
     )
     assert printed.out == ""
 
