@@ -200,6 +200,8 @@ class LeaderReplica:
         producer = self._partition.log.producers.producers.get(header.producer_id)
         if producer is None or header.producer_epoch > producer.epoch:
             expected = 0
+        elif header.producer_epoch < producer.epoch:
+            return  # the producer is fenced: the log will raise the error
         elif producer.batches and self.state is not None and producer.batches[-1].last_offset >= self.state.start:
             return
         else:

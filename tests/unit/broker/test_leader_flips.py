@@ -15,6 +15,7 @@ from ottla.broker.handlers import produce
 from ottla.cluster.image.cluster_image import BrokerImage, ClusterImage
 from ottla.config.broker.listener_config import Endpoint
 from ottla.errors import (
+    InvalidProducerEpochError,
     KafkaStorageError,
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
@@ -64,13 +65,15 @@ async def change(client: BrokerClient, **state: Any) -> None:
     await client.context.metadata_cache.update(changed)
 
 
-async def write(client: BrokerClient, sequence: int, timeout_ms: int = 10_000) -> int:
+async def write(client: BrokerClient, sequence: int, timeout_ms: int = 10_000, epoch: int = 0) -> int:
     """Produce one record, and return the error code."""
-    return (await response_to_write(client, sequence, timeout_ms)).error_code
+    return (await response_to_write(client, sequence, timeout_ms, epoch)).error_code
 
 
-async def response_to_write(client: BrokerClient, sequence: int, timeout_ms: int) -> PartitionProduceResponse:
-    records = memoryview(batch(b"v", producer_id=1, producer_epoch=0, base_sequence=sequence))
+async def response_to_write(
+    client: BrokerClient, sequence: int, timeout_ms: int, epoch: int = 0
+) -> PartitionProduceResponse:
+    records = memoryview(batch(b"v", producer_id=1, producer_epoch=epoch, base_sequence=sequence))
     data = PartitionProduceData(index=0, records=records)
     topic = TopicProduceData(name="t", partition_data=[data])
     response = await client.request(ProduceRequest(acks=-1, timeout_ms=timeout_ms, topic_data=[topic]), 8)
@@ -191,7 +194,10 @@ def test_batch_that_may_have_overtaken_one_at_the_previous_leader_has_to_be_sent
         assert [await write(client, s) for s in (2, 3)] == [NotEnoughReplicasError.code] * 2
         assert [await write(client, s) for s in (1, 2, 3)] == [0] * 3
         assert await write(client, 5) == OUT_OF_ORDER, "the producer has written in this leader epoch"
-        assert partition.log.log_end_offset == 4
+        assert await write(client, 1, epoch=1) == NotEnoughReplicasError.code
+        assert await write(client, 0, epoch=1) == 0
+        assert await write(client, 9) == InvalidProducerEpochError.code
+        assert partition.log.log_end_offset == 5
 
     with_broker(test, tmp_path, controlled_shutdown_enable="false")
 
