@@ -20,7 +20,6 @@ from ottla.replication.isr_updates import IsrSubmitter, submit_until_settled
 from ottla.replication.offset_waiters import OffsetWaiters
 from ottla.replication.rejected_batches import is_behind
 from ottla.storage.log import Log
-from ottla.storage.producer_state import MAX_SEQUENCE
 
 log = logging.getLogger("ottla.replication")
 
@@ -180,8 +179,8 @@ class LeaderReplica:
         state = self.state
         return (
             state is not None
-            and self._now() - state.started_at < OVERTAKING_SECONDS
             and self._partition.image.leader_epoch > 0
+            and self._now() - state.started_at < OVERTAKING_SECONDS
         )
 
     def check_overtaking(self, header: BatchHeader) -> None:
@@ -205,7 +204,7 @@ class LeaderReplica:
         elif producer.batches and self.state is not None and producer.batches[-1].last_offset >= self.state.start:
             return
         else:
-            expected = (producer.last_sequence + 1) & MAX_SEQUENCE
+            expected = producer.next_sequence
         if is_behind(header.base_sequence, expected):
             raise NotEnoughReplicasError(
                 f"{self._partition.topic_partition}: producer_id={header.producer_id} sent "

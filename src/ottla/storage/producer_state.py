@@ -95,6 +95,11 @@ class ProducerState:
         """The sequence number of the producer's last record; -1 if no batch of its epoch is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number that the producer's next batch of this epoch must have."""
+        return (self.last_sequence + 1) & MAX_SEQUENCE
+
     def batch_like(self, header: BatchHeader) -> AppendedBatch | None:
         """Return the batch in the log with the same epoch and sequence numbers as `header`; None if there is none among
         the last ones.
@@ -272,7 +277,7 @@ class ProducerStates:
                     f"producer {header.producer_id} begins its epoch {epoch} with sequence {header.base_sequence}"
                 )
             return
-        expected = 0 if producer.last_sequence == MAX_SEQUENCE else producer.last_sequence + 1
+        expected = producer.next_sequence
         if header.base_sequence != expected:
             if header.is_transactional and producer.batch_like(header) is not None:
                 # Kafka regards the batch as a duplicate, so its records are missing in a transaction that is then

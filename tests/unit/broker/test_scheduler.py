@@ -18,7 +18,7 @@ from tests.unit.replication import virtual_loop
 
 from ottla import Broker, KafkaAdminClient, NewTopic
 from ottla.broker.scheduler import BackgroundTasks
-from ottla.config.broker.log_config import DAY_MS, MAX_LONG
+from ottla.config.topic import DAY_MS, LONG_MAX
 from ottla.model import TopicPartition
 from ottla.records.decoder import records
 from ottla.storage import checkpoints
@@ -120,7 +120,7 @@ def test_task_with_an_interval_of_more_than_a_day_waits_for_all_of_it() -> None:
         start = loop.time()
         tasks = cast(BackgroundTasks, None)
         week = BackgroundTasks._periodically(tasks, 7 * DAY_MS, lambda: runs.append((loop.time() - start) * 1000))
-        never = BackgroundTasks._periodically(tasks, MAX_LONG, lambda: runs.append(-1))
+        never = BackgroundTasks._periodically(tasks, LONG_MAX, lambda: runs.append(-1))
         started = [asyncio.create_task(week), asyncio.create_task(never)]
         await asyncio.sleep(15 * DAY_MS / 1000)
         for task in started:

@@ -96,6 +96,19 @@ ON_CLUSTER = {
 """Operations of which each suffices for the cluster."""
 
 
+async def denials(client: BrokerClient, name: str, acl: ACL) -> set[int]:
+    """Send a request of an API as alice with only this ACL, and return the authorization errors in the response."""
+    topic_id = await prepare(client)
+    kind = BY_NAME[name].request
+    allow_only(client, acl)
+    request = fill(kind, kind.VERSIONS[-1], Target(EXISTING, topic_id))
+    return codes(await client.request(request, kind.VERSIONS[-1])) & AUTHORIZATION_CODES
+
+
+def id_of(value: str | ACL) -> str:
+    return value if isinstance(value, str) else f"{value.operation.name}-{value[4][0].name}"
+
+
 def sufficient_acls() -> Iterator[tuple[str, ACL]]:
     for name, operations in ON_TOPICS.items():
         yield from ((name, allow(operation, TOPIC, EXISTING)) for operation in operations)
@@ -106,15 +119,11 @@ def sufficient_acls() -> Iterator[tuple[str, ACL]]:
 @pytest.mark.parametrize(
     ("name", "acl"),
     list(sufficient_acls()),
-    ids=lambda v: v if isinstance(v, str) else f"{v.operation.name}-{v[4][0].name}",
+    ids=id_of,
 )
 def test_one_sufficient_acl_authorizes_the_request(name: str, acl: ACL, tmp_path: Path) -> None:
     async def test(client: BrokerClient) -> None:
-        topic_id = await prepare(client)
-        kind = BY_NAME[name].request
-        allow_only(client, acl)
-        request = fill(kind, kind.VERSIONS[-1], Target(EXISTING, topic_id))
-        denied = codes(await client.request(request, kind.VERSIONS[-1])) & AUTHORIZATION_CODES
+        denied = await denials(client, name, acl)
         assert not denied, f"{name} needs another ACL than {acl}: correct ON_TOPICS and ON_CLUSTER, or the handler"
 
     with_authorizer(test, tmp_path)
@@ -134,15 +143,11 @@ def insufficient_acls() -> Iterator[tuple[str, ACL]]:
 @pytest.mark.parametrize(
     ("name", "acl"),
     list(insufficient_acls()),
-    ids=lambda v: v if isinstance(v, str) else f"{v.operation.name}-{v[4][0].name}",
+    ids=id_of,
 )
 def test_acl_that_only_allows_to_describe_denies_the_request(name: str, acl: ACL, tmp_path: Path) -> None:
     async def test(client: BrokerClient) -> None:
-        topic_id = await prepare(client)
-        kind = BY_NAME[name].request
-        allow_only(client, acl)
-        request = fill(kind, kind.VERSIONS[-1], Target(EXISTING, topic_id))
-        denied = codes(await client.request(request, kind.VERSIONS[-1])) & AUTHORIZATION_CODES
+        denied = await denials(client, name, acl)
         assert denied, f"{name} needs no more than {acl}: correct the handler, or ON_TOPICS and ON_CLUSTER"
 
     with_authorizer(test, tmp_path)

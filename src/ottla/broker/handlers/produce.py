@@ -553,11 +553,11 @@ def _append_in_order(
     """Append a batch; raise the error of an earlier batch of the producer that was rejected and has to be sent again
     first, or NotEnoughReplicasError if earlier batches may have been sent to the previous leader.
     """
-    rejected, leader = context.broker.partitions.rejected_batches, partition.leader_replica
-    if (rejected or leader.is_new) and (header := _header(records)) is not None:
+    rejected, is_new = context.broker.partitions.rejected_batches, partition.leader_replica.is_new
+    if (rejected or is_new) and (header := _header(records)) is not None:
         rejected.check(partition.topic_partition, header, partition.log.producers)
-        if leader.is_new:
-            leader.check_overtaking(header)
+        if is_new:
+            partition.leader_replica.check_overtaking(header)
     return partition.append(prepared, acks, inline=True)
 
 

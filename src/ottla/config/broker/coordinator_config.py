@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ottla.config.options import Config, Option, boolean, integer, one_of, words
+from ottla.config.topic import INT_MAX
 from ottla.errors import ConfigurationError
-
-MAX_INT = 2**31 - 1
 
 SERVER_ASSIGNORS = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
@@ -36,7 +35,7 @@ class GroupCoordinatorConfig(Config):
         "not wait. If some join meanwhile, it waits again, in total at most for the rebalance timeout.",
     )
     group_max_size = Option(
-        MAX_INT,
+        INT_MAX,
         integer(1),
         "Maximum number of members of a classic group; further ones are rejected with GROUP_MAX_SIZE_REACHED.",
     )
@@ -84,7 +83,7 @@ class GroupCoordinatorConfig(Config):
         "rejected. It is also the maximum of group.consumer.heartbeat.interval.ms.",
     )
     group_consumer_max_size = Option(
-        MAX_INT,
+        INT_MAX,
         integer(1),
         "Maximum number of members of a consumer group; further ones are rejected with GROUP_MAX_SIZE_REACHED.",
     )
@@ -276,7 +275,7 @@ class GroupCoordinatorConfig(Config):
         "rejected. It is also the maximum of group.streams.heartbeat.interval.ms.",
     )
     group_streams_max_size = Option(
-        MAX_INT,
+        INT_MAX,
         integer(1),
         "Maximum number of members of a streams group; further ones are rejected with GROUP_MAX_SIZE_REACHED.",
     )

@@ -11,10 +11,9 @@ from ottla.config.jaas import MECHANISMS, MODULES, OAUTH_MODULE, PLAIN_MODULE, J
 from ottla.config.oauth import OAuthCheckConfig, OAuthLoginConfig
 from ottla.config.options import Option, boolean, integer, nullable, one_of, text, words
 from ottla.config.tls import SslConfig, TlsConfig
+from ottla.config.topic import DAY_MS, INT_MAX
 from ottla.errors import ConfigurationError
 
-DAY_MS = 24 * 60 * 60 * 1000
-MAX_INT = 2**31 - 1
 NETWORK_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 ACL_AUTHORIZER = "AclAuthorizer"
@@ -307,14 +306,14 @@ class ListenerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig):
         "further.",
     )
     max_connections = Option(
-        MAX_INT,
+        INT_MAX,
         integer(0),
         "Maximum number of connections of the broker; further ones wait until others are closed. If there are several "
         "listeners, the inter-broker listener accepts connections beyond this limit, and for each of them the least "
         "recently used client connection is closed. listener.name.NAME.max.connections limits a listener in addition.",
     )
     max_connections_per_ip = Option(
-        MAX_INT, integer(0), "Maximum number of connections from one IP address; further ones are closed at once."
+        INT_MAX, integer(0), "Maximum number of connections from one IP address; further ones are closed at once."
     )
     max_connections_per_ip_overrides = Option(
         dict[str, int](),
@@ -323,7 +322,7 @@ class ListenerConfig(SslConfig, OAuthLoginConfig, OAuthCheckConfig):
         "ADDRESS:NUMBER pairs, separated by commas.",
     )
     max_connection_creation_rate = Option(
-        MAX_INT,
+        INT_MAX,
         integer(0),
         "Maximum number of new connections per second; further ones wait. If there are several listeners, it does not "
         "apply to the inter-broker listener. listener.name.NAME.max.connection.creation.rate limits a listener in "

@@ -5,12 +5,8 @@ from __future__ import annotations
 from os.path import normpath
 
 from ottla.config.options import Config, Option, boolean, gzip_level, integer, nullable, number, one_of, text, words
-from ottla.config.topic import format_version
+from ottla.config.topic import DAY_MS, INT_MAX, LONG_MAX, format_version
 from ottla.errors import ConfigurationError
-
-DAY_MS = 24 * 60 * 60 * 1000
-MAX_LONG = 2**63 - 1
-MAX_INT = 2**31 - 1
 
 ALL_DIRS = "*"
 """Value of cordoned.log.dirs for all directories."""
@@ -95,7 +91,7 @@ class ServerLogConfig(Config):
     )
     message_max_decompressed_bytes = Option(
         16777216,
-        integer(1, MAX_INT),
+        integer(1, INT_MAX),
         "Maximum size in bytes of a producer's batch after decompression; a larger one fails with MESSAGE_TOO_LARGE. "
         "If ottla.validate.records is crc, only checked for batches that the broker compresses again or stores in an "
         "older message format.",
@@ -242,7 +238,7 @@ class ServerLogConfig(Config):
         0, integer(0), "Minimum age in milliseconds of a record before it is compacted."
     )
     log_cleaner_max_compaction_lag_ms = Option(
-        MAX_LONG,
+        LONG_MAX,
         integer(1),
         "Maximum age in milliseconds of an uncompacted record before its log becomes due for compaction, whatever "
         "log.cleaner.min.cleanable.ratio is; by default there is no limit.",
@@ -262,7 +258,7 @@ class ServerLogConfig(Config):
         "Minimum time in milliseconds between the deletion of a segment or partition and the removal of its files.",
     )
     log_flush_interval_messages = Option(
-        MAX_LONG,
+        LONG_MAX,
         integer(1),
         "Number of unflushed records at which a partition is flushed with fsync, for which acknowledgements wait. By "
         "default there is no limit, and segments are flushed after they are rolled; with replication that is usually "
@@ -275,7 +271,7 @@ class ServerLogConfig(Config):
         "checked every log.flush.scheduler.interval.ms, which is also the default.",
     )
     log_flush_scheduler_interval_ms = Option(
-        MAX_LONG,
+        LONG_MAX,
         integer(1),
         "Interval in milliseconds at which the broker checks whether flushes are due by log.flush.interval.ms; by "
         "default, it never does.",
@@ -305,7 +301,7 @@ class ServerLogConfig(Config):
         "appends them).",
     )
     log_message_timestamp_before_max_ms = Option(
-        MAX_LONG,
+        LONG_MAX,
         integer(0),
         "Maximum time in milliseconds by which a record's timestamp may be behind the broker's clock; otherwise its "
         "batch is rejected. Not checked with LogAppendTime or, for batches that the broker does not convert, if "
@@ -319,7 +315,7 @@ class ServerLogConfig(Config):
         "ottla.validate.records is crc.",
     )
     log_message_timestamp_difference_max_ms = Option(
-        MAX_LONG,
+        LONG_MAX,
         integer(0),
         "The older config for both log.message.timestamp.before.max.ms and log.message.timestamp.after.max.ms, in "
         "milliseconds: it sets each of them that is not set itself.",
@@ -436,19 +432,19 @@ class ReplicationConfig(Config):
         "the leader.",
     )
     replica_alter_log_dirs_io_max_bytes_per_second = Option(
-        MAX_LONG,
+        LONG_MAX,
         integer(1),
         "Maximum rate in bytes per second at which this broker copies replicas from one of its log directories to "
         "another.",
     )
     leader_replication_throttled_rate = Option(
-        MAX_LONG,
+        LONG_MAX,
         integer(1),
         "Maximum rate in bytes per second at which this broker, as a leader, sends data of the replicas in "
         "leader.replication.throttled.replicas of their topics. Followers in the ISR are not throttled.",
     )
     follower_replication_throttled_rate = Option(
-        MAX_LONG,
+        LONG_MAX,
         integer(1),
         "Maximum rate in bytes per second at which this broker, as a follower, fetches data of the replicas in "
         "follower.replication.throttled.replicas of their topics. It is not throttled in partitions where it is in the "
