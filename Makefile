@@ -22,7 +22,7 @@ test:  ## all tests; ARGS=tests/unit for a part
 	@scripts/setup.sh all dev interop
 	@scripts/test.sh $(ARGS)
 
-test-fast:  ## unit tests without Spark, models and the console: under a minute on two cores
+test-fast:  ## unit tests of the library without models: under a minute on two cores
 	@scripts/setup.sh all dev interop
 	@scripts/test.sh --fast
 

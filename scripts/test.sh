@@ -6,19 +6,18 @@ cd "$(dirname "$0")/.."
 PYTEST=".venv/bin/python -m pytest"
 # Each worker would otherwise rewrite the asserts of all tests again, which takes it 8 seconds.
 export PYTHONDONTWRITEBYTECODE=
-# Half of the tests wait rather than compute: six processes keep two cores busy. They are forked after the collection,
+# Half of the tests wait rather than compute: ten processes keep two cores busy. They are forked after the collection,
 # except where libraries of the system do not survive a fork.
-WORKERS="-p tests.forked --forks 6"
+WORKERS="-p tests.longest_first -p tests.forked --forks 10"
 [ "$(uname)" = Linux ] || WORKERS="-n 6"
-WITH_SPARK="tests/unit/spark tests/unit/pipelines"
-UNIT="tests/unit $(printf -- '--ignore %s ' $WITH_SPARK tests/unit/typing)"
-# Random histories, checks of the whole source, and the console, which is an application of its own: not for every save.
-LONGER="$(find tests/unit -name 'test_*_model.py') tests/unit/storage/test_crashes.py tests/unit/replication/test_simulation.py
-  tests/unit/test_structure.py tests/unit/docs tests/unit/console"
+# Applications on top of the library, random histories, and checks of the whole source: not for every save.
+LONGER="tests/unit/spark tests/unit/pipelines tests/unit/console tests/unit/tables $(find tests/unit -name 'test_*_model.py')
+  tests/unit/storage/test_crashes.py tests/unit/replication/test_simulation.py tests/unit/test_structure.py tests/unit/docs tests/unit/typing"
+UNIT="tests/unit $(printf -- '--ignore %s ' $LONGER)"
 # One queue with the longest files first, so that no core is idle before the end: some tests compute, others wait. A file's
 # tests share a JVM or brokers, so they stay together.
-QUEUE="tests/site tests/how_to tests/upgrade tests/chaos tests/wire tests/unit/typing tests/simulation tests/instructions tests/crash tests/interop tests/spark
-  $WITH_SPARK -n 4 -p tests.longest_first --dist loadfile --no-loadscope-reorder"
+QUEUE="tests/site tests/how_to tests/upgrade tests/chaos tests/wire tests/simulation tests/instructions tests/crash tests/interop tests/spark
+  $LONGER -n 4 -p tests.longest_first --dist loadfile --no-loadscope-reorder"
 
 # Run a command whose temporary files are in memory, where that has 2 GiB left: unit tests sync 24,000 small files.
 in_memory() (
@@ -49,16 +48,11 @@ alone_if_failed() {
   return "$status"
 }
 
-# Unit tests with the lines that they cover: instrumented once instead of traced, which would double the time on Python
-# 3.11. That still takes half as much again, and each process that a test forks seconds at its end. The file with the lines
-# of all workers is read afterwards: slipcover itself prints those of the first process.
+# Unit tests with the lines of the library that they cover, where they can be forked.
 covered() {
-  local lines
-  lines=$(mktemp -u).json
-  in_memory alone_if_failed .venv/bin/python -m slipcover --json --out "$lines" \
-    --source src/ottla,src/ottla_console,src/ottla_pipelines,src/ottla_registry,src/ottla_tables -m pytest $UNIT -n 6 || return
-  .venv/bin/python -m slipcover --merge "$lines" --out "$lines" --skip-covered --fail-under 82 | tail -n 1
-  rm -f "$lines"
+  local lines="-p tests.covered"
+  [ "$(uname)" = Linux ] || lines=""
+  in_memory alone_if_failed $PYTEST $lines $UNIT $WORKERS
 }
 
 # A fresh seed that breaks a promise has found a fault, hardly ever of the change that happens to meet it: it is listed at
@@ -72,7 +66,7 @@ fresh_seeds() {
 SEEDS=5 FRESH_SEEDS=5
 case "${1:-}" in
   --thorough) export OTTLA_THOROUGH=1; SEEDS=20 FRESH_SEEDS=200 ;;
-  --fast) in_memory $PYTEST $UNIT $WORKERS $(printf -- '--ignore %s ' $LONGER); exit ;;
+  --fast) in_memory $PYTEST $UNIT $WORKERS; exit ;;
   --coverage) covered; exit ;;
   --write-durations) exec $PYTEST $QUEUE --write-durations ;;
   ?*) exec $PYTEST "$@" ;;

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-MAX_CHUNK: Final = 20
+MAX_CHUNK: Final = 50
 """Maximum number of tests that a process takes at once, all of one file."""
 CHUNK: Final = struct.Struct("ii")
 PIPE_BYTES: Final = 1 << 20
@@ -85,6 +85,20 @@ class Sender:
         message = warning_message
         place = (message.filename, message.lineno)
         self._connection.send(("warning", (str(message.message), message.category.__name__, place, when, nodeid)))
+
+
+class Hooks:
+    """Hooks of other plugins that gather something in each process."""
+
+    def pytest_forked_process_started(self) -> None:
+        """Prepare this forked process, before its first test."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_forked_process_result(self) -> Any:
+        """Return what this forked process has gathered, after its last test."""
+
+    def pytest_forked_process_ended(self, result: Any) -> None:
+        """Receive what a forked process has gathered, in the process that reports the tests."""
 
 
 class Forks:
@@ -167,6 +181,7 @@ def run_tests(session: pytest.Session, queue: ChunkQueue, connection: Connection
     """Run tests of the queue until it is empty, in a forked process."""
     config = session.config
     random.seed()
+    config.hook.pytest_forked_process_started()
     plugins = config.pluginmanager
     capture: Any = plugins.getplugin("capturemanager")
     capture.stop_global_capturing()  # its files are shared with the other processes
@@ -185,6 +200,7 @@ def run_tests(session: pytest.Session, queue: ChunkQueue, connection: Connection
             config.hook.pytest_runtest_protocol(item=upcoming.pop(0), nextitem=upcoming[0])
     if upcoming:
         config.hook.pytest_runtest_protocol(item=upcoming[0], nextitem=None)
+    connection.send(("result", config.hook.pytest_forked_process_result()))
 
 
 def report_all(session: pytest.Session, processes: dict[Connection, Process]) -> None:
@@ -209,6 +225,8 @@ def report_all(session: pytest.Session, processes: dict[Connection, Process]) ->
                     hook.pytest_runtest_logreport(report=report)
                 case "warning":
                     report_warning(session.config, *values)
+                case "result":
+                    hook.pytest_forked_process_ended(result=values)
                 case "error":
                     pytest.exit(values[0], returncode=pytest.ExitCode.INTERNAL_ERROR)
                 case "done":
@@ -230,6 +248,11 @@ def report_warning(
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the option."""
     parser.addoption("--forks", type=int, default=0, metavar="N", help="run the tests in N forked processes")
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks."""
+    pluginmanager.add_hookspecs(Hooks)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,7 +1,7 @@
 """A pytest plugin that runs the files that take longest first, so that workers finish at about the same time.
 
-Use it with `-p tests.longest_first --dist loadfile --no-loadscope-reorder`. Its table of durations is renewed by
-`scripts/test.sh --write-durations`.
+Use it with `-p tests.longest_first --dist loadfile --no-loadscope-reorder`, or before `-p tests.forked`. Its table of
+durations is renewed by `scripts/test.sh --write-durations`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.option.write_durations and not hasattr(session.config, "workerinput"):
-        rows = sorted(_seconds.items(), key=lambda row: -row[1])
-        durations = {file: round(seconds) for file, seconds in rows if seconds >= MIN_SECONDS}
+        measured = {file: round(seconds) for file, seconds in _seconds.items() if seconds >= MIN_SECONDS}
+        others = {file: seconds for file, seconds in json.loads(TABLE.read_text()).items() if file not in _seconds}
+        rows = (others | measured).items()
+        durations = {file: seconds for file, seconds in sorted(rows, key=lambda row: -row[1]) if Path(file).exists()}
         TABLE.write_text(json.dumps(durations, indent=2) + "\n")
 
 

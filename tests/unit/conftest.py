@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
+import pkgutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,10 +13,23 @@ import pytest
 from tests.unit.slow_disk import SlowDisk
 
 from ottla import logs, page_cache
+from ottla.broker import handlers as broker_handlers
 from ottla.net.server import connection
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Import what tests import when they run, once instead of in each forked process."""
+    if not session.config.getoption("forks", 0):
+        return
+    handlers = [
+        module.name for module in pkgutil.iter_modules(broker_handlers.__path__, f"{broker_handlers.__name__}.")
+    ]
+    for name in (*handlers, "sqlalchemy", "polars", "confluent_kafka", "uvicorn", "pyiceberg.catalog.sql"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ def closed():
     yield
     print("closed by", os.getpid())
 
-@pytest.mark.parametrize("number", range(45))
+@pytest.mark.parametrize("number", range(125))
 def test_passes(number, tmp_path, closed):
     assert os.getpid() != PARENT
     (tmp_path / "file").write_text("")
@@ -47,10 +47,10 @@ def run_pytest(directory: Path, source: str) -> subprocess.CompletedProcess[str]
 def test_forked_processes_run_all_tests_and_report_them_together(tmp_path: Path) -> None:
     result = run_pytest(tmp_path, TESTS)
     assert result.returncode == 1, result.stdout + result.stderr
-    assert "1 failed, 45 passed, 1 skipped, 1 warning" in result.stdout
+    assert "1 failed, 125 passed, 1 skipped, 1 warning" in result.stdout
     for text in ("assert (1 + 1) == 3", "what it printed", "UserWarning: it is so and so", "test_it.py::test_fails"):
         assert text in result.stdout
-    assert len({path.resolve() for path in (tmp_path / "temporary").glob("*/*/file")}) == 45
+    assert len({path.resolve() for path in (tmp_path / "temporary").glob("*/*/file")}) == 125
 
 
 def test_test_that_ends_its_process_ends_the_run(tmp_path: Path) -> None:
@@ -64,6 +64,6 @@ def test_chunks_contain_tests_of_one_file() -> None:
         def __init__(self, path: str) -> None:
             self.path = Path(path)
 
-    items = [Item("a")] * 45 + [Item("b")] + [Item("c")] * 20
+    items = [Item("a")] * 120 + [Item("b")] + [Item("c")] * 50
     chunks = list(forked.chunks(items))  # type: ignore[arg-type]
-    assert chunks == [(0, 20), (20, 40), (40, 45), (45, 46), (46, 66)]
+    assert chunks == [(0, 50), (50, 100), (100, 120), (120, 121), (121, 171)]

@@ -117,9 +117,9 @@ def test_broker_in_its_controlled_shutdown_reports_that_it_waits_for_the_control
         proceed.set()
         await stopping
 
+    killed_node = killed(tmp_path)
     proceed = threading.Event()
     monkeypatch.setattr(BrokerLifecycle, "controlled_shutdown", controlled_shutdown)
-    killed_node = killed(tmp_path)
     asyncio.run(test())
 
 
