@@ -139,14 +139,23 @@ def work(run: Run, args: argparse.Namespace, console: Console) -> Rates:
             children.append(replay)
         console.print(f"Processes: broker {broker.process.pid}, spark {spark.process.pid}, ", end="")
         console.print(f"replay {replay.process.pid}" if replay else "the replay is already complete")
-        spark_seconds = watch(console, broker, spark, replay)
+        spark_seconds = watch(run, console, broker, spark, replay)
         if run.table_format:
             write_table(address)
         size = sum(file.stat().st_size for file in run.broker_data.rglob("*.log"))
     finally:
         for child in reversed(children):
             child.stop()
-    return _rates(spark, replay, spark_seconds, time.monotonic() - started, size)
+    topics = ("topics", record_counts(run))
+    return [topics, *_rates(spark, replay, spark_seconds, time.monotonic() - started, size)]
+
+
+def record_counts(run: Run) -> str:
+    """Return the number of records in each topic, such as `500 records in flights, 46 in weather`."""
+    counts = dict.fromkeys((topic.name for topic in run.topics), 0)
+    for tp, end in (run.end_offsets() or {}).items():
+        counts[tp.topic] += end
+    return ", ".join(f"{n:,}{'' if i else ' records'} in {topic}" for i, (topic, n) in enumerate(counts.items()))
 
 
 def _pace(args: argparse.Namespace) -> list[str]:
@@ -155,7 +164,7 @@ def _pace(args: argparse.Namespace) -> list[str]:
     return ["--seconds", str(args.seconds)] if args.seconds else []
 
 
-def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -> float:
+def watch(run: Run, console: Console, broker: Child, spark: Child, replay: Child | None) -> float:
     """Show progress until Spark has processed everything. Return the seconds from Spark's start to its end; 0 if the
     start was not seen.
 
@@ -169,7 +178,7 @@ def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        view = _View(progress, console, spark, replay)
+        view = _View(run, progress, console, spark, replay)
         ready: float | None = None
         while spark.is_running:
             if ready is None and "spark" in spark.facts:
@@ -189,7 +198,8 @@ def watch(console: Console, broker: Child, spark: Child, replay: Child | None) -
 class _View:
     """Shows the progress of the replay and of Spark: with bars on a terminal, otherwise a line every five seconds."""
 
-    def __init__(self, progress: Progress, console: Console, spark: Child, replay: Child | None) -> None:
+    def __init__(self, run: Run, progress: Progress, console: Console, spark: Child, replay: Child | None) -> None:
+        self._events = f"events ({', '.join(topic.name for topic in run.topics)})"
         self._progress = progress
         self._console = console
         self._spark = spark
@@ -207,17 +217,23 @@ class _View:
                 total = seen
             self._show(self._replayed, seen, total, replay_rate(self._replay))
         read = self._spark.facts.get("read", 0)
-        batches = self._spark.facts.get("batches")
-        rate = f"{batches} micro-batches" if batches else ("waiting" if "spark" in self._spark.facts else "starting")
+        rate = "first micro-batch" if "spark" in self._spark.facts else "starting"
+        if batches := self._spark.facts.get("batches"):
+            rate = micro_batches(batches)
         self._show(self._read, read, total, rate)
         if self._progress.disable and time.monotonic() >= self._next_line:
             self._next_line += _PLAIN_INTERVAL_S
-            sent = "" if seen is None else f"replayed {seen:,}, "
-            self._console.print(f"  {sent}read and committed {read:,} ({rate})")
+            sent = "" if seen is None else f"replayed {seen:,} {self._events}, "
+            self._console.print(f"  {sent}Spark has committed {read:,} ({rate})", soft_wrap=True)
 
     def _show(self, task: TaskID, done: int, total: int | None, rate: str) -> None:
         count = f"{done:,}" if total is None else f"{done:,}/{total:,}"
         self._progress.update(task, completed=done, total=total, count=count, rate=rate)
+
+
+def micro_batches(count: int) -> str:
+    """Return a number of micro-batches with the noun."""
+    return f"{count} micro-batch{'' if count == 1 else 'es'}"
 
 
 def replay_rate(replay: Child) -> str:
@@ -232,7 +248,7 @@ def _rates(spark: Child, replay: Child | None, spark_seconds: float, seconds: fl
         sent, took = replay.facts.get("sent", 0), replay.facts.get("seconds", 0.0)
         rates.append(("replay", f"{sent:,} events in {took:.1f} s, {replay_rate(replay)}"))
     read, batches = spark.facts.get("read", 0), spark.facts.get("batches", 0)
-    rates.append(("spark", f"{read:,} records in {batches} micro-batches; this attempt {spark_seconds:.1f} s"))
+    rates.append(("spark", f"{read:,} records in {micro_batches(batches)}; this attempt {spark_seconds:.1f} s"))
     rates.append(("broker", f"{log_bytes / 1e6:,.1f} MB of log"))
     rates.append(("all", f"{seconds:.1f} s from start to the last commit"))
     return rates
@@ -257,7 +273,7 @@ def report(run: Run, rates: Rates, console: Console) -> bool:
     _line(console)(f"{'Database':<12} {_without_password(run.database_url)}\n")
     account = made.account
     _line(console)(
-        f"rows in {account.rows_in:,}, rows out {account.rows_out:,}, lost {account.lost:,}, "
+        f"{account.noun} in {account.rows_in:,}, {account.noun} out {account.rows_out:,}, lost {account.lost:,}, "
         f"duplicated {account.duplicated:,}, not in the input {account.unknown:,}"
     )
     for difference in account.differences:

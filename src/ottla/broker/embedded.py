@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 OPTIONS: Mapping[str, Any] = {
     "offsets.topic.num.partitions": 5,
     "group.initial.rebalance.delay.ms": 0,
-    "ottla.event.loop.stall.ms": 1000,
+    "ottla.event.loop.stall.ms": 0,
 }
 """Configs that differ from the defaults, because these brokers run for a short time, and because the program around
-them may keep the interpreter busy, which would be logged as a stall.
+them may keep the interpreter or the machine busy, which would be logged as a stall.
 """
 ONE_REPLICA: Mapping[str, Any] = {
     "offsets.topic.replication.factor": 1,

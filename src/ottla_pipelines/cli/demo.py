@@ -57,7 +57,11 @@ COMMAND = Command(
             "also write the rows, through a topic, to a table in this format, and check each row of the table",
             choices=("iceberg", "delta", "parquet"),
         ),
-        Option("--limit N", "process only the first N flights; no effect with --input", _positive(int)),
+        Option(
+            "--limit N",
+            "process only the first N flights, and the weather up to the last of them; no effect with --input",
+            _positive(int),
+        ),
         Option(
             "--input FILE", "file to process instead of the flights: JSON lines, CSV or a web server's access log", Path
         ),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ottla.spark.report.report import Bars, Calendar, Multiples, Report, TableData
 from ottla_pipelines.catalog import WEATHER_CLASSES
+from ottla_pipelines.ingest.nycflights import FLIGHT_COUNT
 from ottla_pipelines.serve.account import Account
 
 Statistics = Sequence[Mapping[str, Any]]
@@ -91,8 +92,9 @@ def flight_report(
     days = sorted(grouped(statistics, lambda s: str(s["day"])), key=lambda g: -g.mean_delay)
     crossed = grouped(statistics, lambda s: f"{s['airport']} {s['weather']}")
     crossed.sort(key=lambda g: (g.name.split()[0], order[g.name.split()[1]]))
+    flights = f"The first {account.rows_in:,} flights" if account.rows_in < FLIGHT_COUNT else "Flights"
     return RunReport(
-        "Flights from New York in 2013 and the weather",
+        f"{flights} from New York in 2013 and the weather",
         _flight_findings(weather, airports, days),
         [
             _delay_table("By weather at the airport", "weather", weather),
@@ -136,10 +138,10 @@ def _flight_findings(weather: Sequence[Group], airports: Sequence[Group], days: 
     if not groups:
         return ["No flight left."]
     worst, fair = max(groups, key=lambda g: g.delayed_percent), min(groups, key=lambda g: g.delayed_percent)
-    lines = [
-        f"In {worst.name}, {worst.delayed_percent:.0f} % of flights left 15 minutes late or more, "
-        f"against {fair.delayed_percent:.0f} % in {fair.name} weather."
-    ]
+    late = f"{worst.delayed_percent:.0f} % of flights left 15 minutes late or more"
+    lines = [f"In {worst.name}, {late}, against {fair.delayed_percent:.0f} % in {fair.name} weather."]
+    if worst is fair:  # with --limit, there may be one kind of weather, and one day
+        lines = [f"In {worst.name} weather, {late}."]
     snow = next((g for g in groups if g.name == "snow"), None)
     if snow:
         all_flights, all_cancelled = sum(g.flights for g in weather), sum(g.cancelled for g in weather)
@@ -148,9 +150,11 @@ def _flight_findings(weather: Sequence[Group], airports: Sequence[Group], days: 
             f"{100 * all_cancelled / all_flights:.1f} % of all flights."
         )
     slow = max(airports, key=lambda g: g.mean_delay)
-    lines.append(f"{slow.name} was the slowest airport, with {slow.mean_delay:.1f} minutes of delay per flight.")
+    if len(airports) > 1:
+        lines.append(f"{slow.name} was the slowest airport, with {slow.mean_delay:.1f} minutes of delay per flight.")
     day = dt.date.fromisoformat(days[0].name)
-    lines.append(f"The worst day was {day:%A, %d %B}, with {days[0].mean_delay:.0f} minutes per flight.")
+    if len(days) > 1:
+        lines.append(f"The worst day was {day:%A, %d %B}, with {days[0].mean_delay:.0f} minutes per flight.")
     return lines
 
 

@@ -168,6 +168,11 @@ def test_advance_clock_without_a_shifted_clock_is_a_configuration_error() -> Non
         broker.advance_clock(1)
 
 
-def test_broker_in_a_program_reports_only_long_stalls_of_its_event_loop(tmp_path: Path) -> None:
-    (config,) = Broker(data_dir=tmp_path)._read_configs()
-    assert config.ottla_event_loop_stall_ms == 1000
+@pytest.mark.parametrize(("options", "is_monitored"), [({}, False), ({"ottla.event.loop.stall.ms": 250}, True)])
+def test_broker_in_a_program_reports_stalls_of_its_event_loop_only_if_configured(
+    options: dict[str, int], is_monitored: bool
+) -> None:
+    with Broker(options) as broker:
+        (node,) = broker.nodes.values()
+        assert node.monitored is not None
+        assert (node.monitored.loop_monitor is not None) == is_monitored

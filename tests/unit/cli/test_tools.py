@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -142,6 +143,14 @@ def test_console_consumer_prints_the_requested_parts_of_records(
     one_partition = ["console-consumer", *at, "--topic", ottla_topic, "--partition", "0", "--offset", "2"]
     assert main([*one_partition, "--timeout-ms", "300"]) == 0
     assert capsysbinary.readouterr().out == b"three\n"
+
+
+def test_console_consumer_prints_a_warning_about_a_missing_topic(at: tuple[str, str], ottla_topic: str) -> None:
+    missing = f"{ottla_topic}-missing"
+    options = ["--topic", missing, "--consumer-property", "allow.auto.create.topics=false", "--timeout-ms", "2000"]
+    command = [sys.executable, "-m", "ottla", "console-consumer", *at, *options]
+    errors = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stderr
+    assert errors.startswith(f"Topic '{missing}' does not exist; waiting until it is created. To create it: ottla ")
 
 
 def test_console_consumer_commits_only_printed_records(

@@ -1,8 +1,9 @@
-"""Authorization errors of the consumer: poll() raises them, and the consumer continues once it is authorized."""
+"""Errors of topics and groups that poll() raises until the client is authorized, and warnings about missing topics."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from tests.unit.client.consuming import TP, consumer, fill, poll_until, read
 from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import KafkaConsumer, TopicPartition, aio
+from ottla.client.consumer.fetch import topic_errors
 from ottla.errors import (
     GroupAuthorizationFailedError,
     InvalidTopicError,
@@ -182,6 +184,66 @@ def test_asyncio_consumer_raises_topic_authorization_failed(broker: ScriptedBrok
                         await call()
 
     asyncio.run(run())
+
+
+# Missing topics
+
+
+def missing_topic_warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for _, level, text in caplog.record_tuples if level == logging.WARNING and "does not exist" in text]
+
+
+def metadata_responses(broker: ScriptedBroker, c: KafkaConsumer, count: int) -> None:
+    """Poll until the client has processed further metadata responses."""
+    end = len(broker.requests_of(MetadataRequest)) + count + 1
+    poll_until(c, lambda: len(broker.requests_of(MetadataRequest)) >= end)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_missing_topic_is_logged_once_with_the_command_that_creates_it(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    with consumer(broker, "t", "miss ing", group_id="g", group_protocol=protocol, allow_auto_create_topics=False) as c:
+        metadata_responses(broker, c, 3)
+    command = f"ottla topics --bootstrap-server {broker.address} --create --topic 'miss ing'"
+    assert missing_topic_warnings(caplog) == [
+        f"Topic 'miss ing' does not exist; waiting until it is created. To create it: {command}"
+    ]
+
+
+def test_missing_topic_is_logged_again_if_it_was_created_and_deleted(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with consumer(broker, allow_auto_create_topics=False, metadata_max_age_ms=20) as c:
+        c.assign([TopicPartition("later", 0)])
+        metadata_responses(broker, c, 2)
+        broker.add_topic("later")
+        metadata_responses(broker, c, 2)
+        assert len(missing_topic_warnings(caplog)) == 1
+        del broker.topics["later"]
+        metadata_responses(broker, c, 2)
+    assert len(missing_topic_warnings(caplog)) == 2
+
+
+def test_topic_that_the_broker_creates_in_time_is_not_logged(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_errors, "AUTO_CREATION_SECONDS", 60)
+    with consumer(broker, "new") as c:
+        metadata_responses(broker, c, 1)
+        broker.add_topic("new")
+        metadata_responses(broker, c, 0)
+        fill(broker, 3, topic="new")
+        assert len(read(c, 3)) == 3
+    assert missing_topic_warnings(caplog) == []
+
+
+def test_topic_that_the_broker_does_not_create_in_time_is_logged(
+    broker: ScriptedBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_errors, "AUTO_CREATION_SECONDS", 0.05)
+    with consumer(broker, "missing") as c:
+        poll_until(c, lambda: len(missing_topic_warnings(caplog)) == 1)
 
 
 # Offsets

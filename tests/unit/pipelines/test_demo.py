@@ -13,9 +13,10 @@ from rich.console import Console
 
 from ottla.cli.main import main
 from ottla.errors import ConfigurationError
+from ottla.model import TopicPartition
 from ottla_pipelines import demo
 from ottla_pipelines.cli import demo as command
-from ottla_pipelines.demo import finished_rates, prepare, resume_hint
+from ottla_pipelines.demo import finished_rates, prepare, record_counts, resume_hint
 from ottla_pipelines.refine.store import Store
 from ottla_pipelines.run import Run
 
@@ -34,6 +35,14 @@ def test_prepared_run_has_its_settings_and_empty_tables(tmp_path: Path) -> None:
     with Store.open(run.database_url) as store:
         assert store.totals() == (0, 0, 0)
     assert finished_rates(run) is None
+
+
+def test_record_counts_are_those_of_each_topic_of_the_run(tmp_path: Path) -> None:
+    run = prepared(tmp_path, "--limit", "7")
+    run.save_end_offsets(
+        {TopicPartition("flights", 0): 3, TopicPartition("flights", 1): 4, TopicPartition("weather", 0): 5}
+    )
+    assert record_counts(run) == "7 records in flights, 5 in weather"
 
 
 def test_resume_uses_the_settings_of_the_run(tmp_path: Path) -> None:

@@ -48,6 +48,12 @@ def test_findings_compare_the_worst_weather_with_the_best() -> None:
     assert "Wednesday, 02 January" in flights().findings[-1]
 
 
+def test_flight_report_of_one_day_names_the_limit_and_makes_no_comparisons() -> None:
+    report = flight_report([row("fair", 30, 0, 3)], {"UA": "United"}, ACCOUNT, [])
+    assert report.title == "The first 30 flights from New York in 2013 and the weather"
+    assert report.findings == ["In fair weather, 10 % of flights left 15 minutes late or more."]
+
+
 def test_report_without_flights_states_that_no_flight_left() -> None:
     empty = flight_report([], {}, ACCOUNT, [])
     assert empty.findings == ["No flight left."]

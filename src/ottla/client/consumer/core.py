@@ -93,7 +93,7 @@ class ConsumerCore:
         channels = ChannelMetrics(self.metrics, "consumer")
         self.connections = Connections(config, self.client_id, lambda: self.metadata.cluster.nodes, channels)
         self.metadata = metadata_of(config, self.connections, allow_auto_create=config.allow_auto_create_topics)
-        self.topic_errors = TopicErrors(self.metadata, self.subscription, config.retry_backoff_max_ms / 1000)
+        self.topic_errors = TopicErrors(config, self.metadata, self.subscription)
         self.telemetry = telemetry_of(
             config.enable_metrics_push,
             self.connections,

@@ -117,7 +117,7 @@ class BrokerConfig(
         250,
         integer(0),
         "Time in milliseconds after which a blocked event loop is logged as stalled, with the code that blocks it. "
-        "0: never.",
+        "0: never, the default of `ottla.Broker`, because the program around it may block it.",
     )
     ottla_tracing_sample_ratio = Option(
         0.0,
