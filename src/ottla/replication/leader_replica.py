@@ -184,9 +184,9 @@ class LeaderReplica:
         )
 
     def check_overtaking(self, header: BatchHeader) -> None:
-        """Raise NotEnoughReplicasError if sequence numbers are missing before a batch of an idempotent producer that
-        has not written in this leader epoch: the producer may have to send earlier batches again, which it sent to
-        the previous leader. Call it only while the leader `is_new`.
+        """Raise NotEnoughReplicasError if sequence numbers are missing before a batch of an idempotent producer: the
+        producer may have to send earlier batches again, which it sent to the previous leader, also if it has written
+        in this leader epoch, because outdated metadata may have sent it back. Call it only while the leader `is_new`.
 
         After a change of the leader, librdkafka sends new batches to the new leader while earlier ones still wait for
         the response of the old one. After OUT_OF_ORDER_SEQUENCE_NUMBER it bumps its epoch and sends all batches of all
@@ -201,8 +201,6 @@ class LeaderReplica:
             expected = 0
         elif header.producer_epoch < producer.epoch:
             return  # the producer is fenced: the log will raise the error
-        elif producer.batches and self.state is not None and producer.batches[-1].last_offset >= self.state.start:
-            return
         else:
             expected = producer.next_sequence
         if is_behind(header.base_sequence, expected):
