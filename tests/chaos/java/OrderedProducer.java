@@ -10,7 +10,22 @@ import org.apache.kafka.clients.producer.ProducerRecord;
  * Arguments: bootstrap servers, topic, name, partitions, interval in milliseconds, maximum number of buffered records.
  */
 public final class OrderedProducer {
+    private static volatile boolean ended;
+
+    /** Wait for the end of standard input, also that by the death of the process that started this one. */
+    private static void awaitEnd() {
+        try {
+            System.in.read();
+        } catch (java.io.IOException e) {
+            // closed
+        }
+        ended = true;
+    }
+
     public static void main(String[] args) throws Exception {
+        Thread end = new Thread(OrderedProducer::awaitEnd);
+        end.setDaemon(true);
+        end.start();
         String topic = args[1], name = args[2];
         int partitions = Integer.parseInt(args[3]), beat = Integer.parseInt(args[4]), limit = Integer.parseInt(args[5]);
         Properties p = new Properties();
@@ -30,7 +45,7 @@ public final class OrderedProducer {
         PrintStream out = new PrintStream(System.out, false);
         AtomicLong waiting = new AtomicLong();
         KafkaProducer<String, String> producer = new KafkaProducer<>(p);
-        for (long sequence = 0; System.in.available() == 0; ) {
+        for (long sequence = 0; !ended; ) {
             if (waiting.get() < limit) {
                 for (int partition = 0; partition < partitions; partition++) {
                     String place = partition + " " + sequence;
