@@ -49,3 +49,13 @@ def test_partition_with_more_records_is_not_quiet(tmp_path: Path) -> None:
         assert not cached.is_quiet(0.0, EPOCH)
 
     with_partition(test, tmp_path, image=IMAGE)
+
+
+def test_partition_is_not_quiet_after_a_delayed_fetch_of_an_earlier_session(tmp_path: Path) -> None:
+    # otherwise the leader would never learn again that the follower has caught up, and would not add it to the ISR
+    async def test(partition: Partition, _: Held) -> None:
+        cached = caught_up(partition)
+        partition.leader_replica.on_fetch(FollowerFetch(1, EPOCH, 0, 0, 0))
+        assert not cached.is_quiet(0.0, EPOCH)
+
+    with_partition(test, tmp_path, image=IMAGE)

@@ -65,7 +65,8 @@ class CachedPartition:
         Most partitions are quiet.
 
         Return False if the follower has registered again since its last fetch of the partition: the leader needs the
-        new broker epoch, or the controller would reject the follower as a member of the ISR.
+        new broker epoch, or the controller would reject the follower as a member of the ISR. Return False, too, if a
+        fetch of an earlier session that was delayed in the network has set the follower's end offset back.
         """
         partition, follower = self.partition, self.follower
         if partition is None or follower is None or not partition.leads or partition.closed:
@@ -77,6 +78,7 @@ class CachedPartition:
             request.fetch_offset != log.log_end_offset
             or request.current_leader_epoch != partition.image.leader_epoch
             or follower.broker_epoch < broker_epoch
+            or follower.log_end != request.fetch_offset
             or self.high_watermark != log.high_watermark
             or self.log_start_offset != log.log_start_offset
         ):
