@@ -23,21 +23,26 @@ from ottla.client.consumer import core
 from ottla.client.consumer.fetch.ranges import Planner
 from ottla.errors import (
     CommitFailedError,
+    CoordinatorLoadInProgressError,
     FencedInstanceIdError,
     IllegalStateError,
     InvalidTopicError,
     KafkaError,
     KafkaTimeoutError,
+    NotCoordinatorError,
     RetriableCommitFailedError,
     WakeupError,
 )
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from ottla.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, TopicPartitions
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from ottla.protocol.messages.leave_group import LeaveGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -304,6 +309,28 @@ def test_consumer_joins_again_after_an_unsubscribe_that_could_not_leave_in_time(
         assert "Leaving group g was not confirmed in time" in caplog.text
         c.subscribe(["t"])
         poll_until(c, lambda: joins() == 2)
+
+
+@pytest.mark.parametrize("code", [NotCoordinatorError.code, CoordinatorLoadInProgressError.code])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_close_leaves_the_group_at_the_new_coordinator(broker: ScriptedBroker, protocol: str, code: int) -> None:
+    leaves = 0
+
+    def first_fails(request: Any) -> Any:
+        nonlocal leaves
+        leaves += getattr(request, "member_epoch", -1) < 0
+        if leaves != 1:
+            return None
+        is_classic = isinstance(request, LeaveGroupRequest)
+        return (LeaveGroupResponse if is_classic else ConsumerGroupHeartbeatResponse)(error_code=code)
+
+    with consumer(broker, "t", group_id="g", group_protocol=protocol) as c:
+        poll_until(c, lambda: joins_of(broker) == 1 and c._core.membership.is_settled)
+        lookups = len(broker.requests_of(FindCoordinatorRequest))
+        broker.on(LeaveGroupRequest, first_fails, times=10**6)
+        broker.on(ConsumerGroupHeartbeatRequest, first_fails, times=10**6)
+    assert leaves == 2
+    assert len(broker.requests_of(FindCoordinatorRequest)) == lookups + 1
 
 
 def joins_of(broker: ScriptedBroker) -> int:

@@ -224,31 +224,44 @@ class RecreatedTopic(TopicWorkload):
 
 
 class ConfiguredTopic(TopicWorkload):
-    """A topic whose retention.ms changes: at the end, every broker must have the last value, if it was confirmed."""
+    """A topic whose retention.ms changes. At the end, every broker must have the last value that was confirmed, or all
+    of them another one whose request failed: as in Kafka, a broker that was cut off may still apply such a request
+    later, after newer ones.
+    """
 
     TOPIC = "configured"
-    last: str | None = None
-    """The latest value, if the cluster has confirmed it; otherwise None."""
+
+    def __init__(self, cluster: SimulatedCluster, history: History) -> None:
+        super().__init__(cluster, history)
+        self.admin = aio.KafkaAdminClient(**self.options, retries=0)  # so that a value is sent only once
+        self.last: str | None = None
+        """The latest value that was confirmed; None if there is none."""
+        self.unconfirmed: set[str] = set()
+        """The values whose requests failed."""
 
     async def change(self) -> None:
-        value = str(self.rng.randrange(10**9, 10**10))
-        self.last = None
-        resource = ConfigResource(ConfigResourceType.TOPIC, self.TOPIC, {"retention.ms": value})
-        await self.admin.incremental_alter_configs([resource])
-        self.last = value
+        """Change the config, with retries, each with another value."""
+        while not self.is_stopping:
+            value = str(self.rng.randrange(10**9, 10**10))
+            resource = ConfigResource(ConfigResourceType.TOPIC, self.TOPIC, {"retention.ms": value})
+            try:
+                await self.admin.incremental_alter_configs([resource])
+                self.last = value
+                return
+            except KafkaError as error:
+                self.world.note(self.name, f"change failed: {error}")
+                self.unconfirmed.add(value)
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def check(self) -> Sequence[str]:
         wrong = list(self.lost(await self.read()))
-        if self.last is not None:
-            wrong += await self.until(self._have_last, f"not every broker has retention.ms={self.last}")
-        return wrong
+        text = f"not every broker has retention.ms={self.last}, or the same value of a request that failed"
+        return wrong + await self.until(self._agree, text)
 
-    def _have_last(self) -> bool:
+    def _agree(self) -> bool:
         contexts = [broker.context for broker in self.cluster.brokers]
-        return all(
-            context is not None and context.image.topics[self.TOPIC].configs.get("retention.ms") == self.last
-            for context in contexts
-        )
+        values = {context and context.image.topics[self.TOPIC].configs.get("retention.ms") for context in contexts}
+        return None not in contexts and len(values) == 1 and values <= {self.last, *self.unconfirmed}
 
 
 class ShortenedTopic(TopicWorkload):
@@ -257,11 +270,18 @@ class ShortenedTopic(TopicWorkload):
     TOPIC = "shortened"
     CONFIGS: ClassVar[dict[str, str | None]] = {"segment.bytes": "1024", "retention.bytes": "8192"}
     deleted = 0
+    """The highest offset up to which a confirmed request has deleted."""
+
+    def __init__(self, cluster: SimulatedCluster, history: History) -> None:
+        super().__init__(cluster, history)
+        self.targets: set[int] = set()
+        """The offsets of all requests. One that timed out may have moved the log start, too."""
 
     async def change(self) -> None:
         if not self.acked:
             return
         target = self.rng.choice(list(self.acked.values()))
+        self.targets.add(target)
         (start,) = (await self.admin.delete_records({self.tp: target}, 8000)).values()
         self.deleted = max(self.deleted, target)
         if start < target:
@@ -273,7 +293,8 @@ class ShortenedTopic(TopicWorkload):
         wrong = list(self.lost(records, start))
         if start < self.deleted and not any(broker.crashes for broker in self.cluster.brokers):
             wrong.append(f"offset {start} exists, although everything before {self.deleted} was deleted")
-        if self.deleted < start and sum(1 for offset in self.acked.values() if offset >= start) < MAX_RECORDS:
+        is_by_retention = self.deleted < start and start not in self.targets
+        if is_by_retention and sum(1 for offset in self.acked.values() if offset >= start) < MAX_RECORDS:
             wrong.append(f"the log starts at {start}: retention.bytes does not allow that")
         return wrong
 

@@ -17,7 +17,6 @@ from ottla import errors
 from ottla.client.consumer.group import consumer_protocol as protocol
 from ottla.client.consumer.group.assignors import Assignor, MemberSubscription, make_assignors
 from ottla.client.consumer.group.membership import (
-    LEAVE_SECONDS,
     NO_GENERATION,
     GroupMembershipOperation,
     Membership,
@@ -469,7 +468,7 @@ class ClassicMembership(Membership):
             self.reset()  # also if the caller's timeout cancels this: without heartbeats, it is no longer a member
 
     async def _send_leave(self, reason: str) -> None:
-        if self.coordinator.node is None or not self.member_id:
+        if not self.member_id:
             return
 
         def request(version: int) -> LeaveGroupRequest:
@@ -480,17 +479,7 @@ class ClassicMembership(Membership):
             )
             return LeaveGroupRequest(group_id=self.group_id, members=[me])
 
-        try:
-            await self.coordinator.send(
-                request, time.monotonic() + LEAVE_SECONDS, of=LeaveGroupRequest, timeout=LEAVE_SECONDS
-            )
-        except errors.KafkaError as error:
-            log.debug(
-                "group %s: leaving was not confirmed; the broker removes the member after its session timeout at the "
-                "latest: %s",
-                self.group_id,
-                error,
-            )
+        await self.send_leave(request, LeaveGroupRequest)
 
     def reset(self) -> None:
         """Forget the member id and the generation: the next poll of a subscription joins as a new member."""

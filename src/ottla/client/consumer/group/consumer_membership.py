@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla import errors
 from ottla.client.consumer.group.group_heartbeat import GroupHeartbeat
 from ottla.client.consumer.group.membership import (
-    LEAVE_SECONDS,
     NO_GENERATION,
     GroupMembershipOperation,
     Membership,
@@ -329,7 +328,7 @@ class ConsumerMembership(Membership):
         me = self._heartbeats
         while self._heartbeats is me:
             if not await self.back_off(self.interval, self._hurry):
-                await self._send_leave(self._leave_epoch())
+                await self.send_leave(self._leave_request(self._leave_epoch()))
                 if self._heartbeats is me:
                     self._stop_membership(State.STALE)
                 return
@@ -430,24 +429,9 @@ class ConsumerMembership(Membership):
         stays = operation is GroupMembershipOperation.REMAIN_IN_GROUP and self.config.group_instance_id is None
         try:
             if self.state in (*IS_MEMBER, State.JOINING) and not stays:
-                await self._send_leave(self._leave_epoch(operation))
+                await self.send_leave(self._leave_request(self._leave_epoch(operation)))
         finally:
             self.reset()  # also if the caller's timeout cancels this: without heartbeats, it is no longer a member
-
-    async def _send_leave(self, epoch: int) -> None:
-        if self.coordinator.node is None:
-            return
-        try:
-            await self.coordinator.send(
-                self._leave_request(epoch), time.monotonic() + LEAVE_SECONDS, timeout=LEAVE_SECONDS
-            )
-        except errors.KafkaError as error:
-            log.debug(
-                "group %s: could not leave; the coordinator removes the member at the latest after its session "
-                "timeout: %s",
-                self.group_id,
-                error,
-            )
 
     def _leave_request(self, epoch: int) -> Request[Any]:
         return ConsumerGroupHeartbeatRequest(

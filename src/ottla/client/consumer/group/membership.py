@@ -7,6 +7,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import enum
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -16,10 +17,11 @@ from ottla import errors
 from ottla.client.consumer.metrics import CoordinatorMetrics
 from ottla.client.consumer.poll_trigger import PollTrigger
 from ottla.client.consumer.subscription import Subscription
-from ottla.client.core.coordinator import Coordinator
+from ottla.client.core.coordinator import MOVED, Coordinator
 from ottla.client.core.io_thread import run_at_caller
 from ottla.config.consumer import ConsumerConfig
 from ottla.model import TopicPartition
+from ottla.protocol.message import Request
 
 log = logging.getLogger("ottla.client")
 
@@ -180,6 +182,31 @@ class Membership(abc.ABC):
                 "on_partitions_lost" if self.generation == NO_GENERATION else "on_partitions_revoked", owned
             )
         self.raise_listener_error()
+
+    async def send_leave(
+        self, request: Request[Any] | Callable[[int], Request[Any]], of: type[Request[Any]] | None = None
+    ) -> None:
+        """Send the last request of a member to the coordinator, unless that is unknown. If the coordinator has moved or
+        is loading the group, look it up and send the request again, for LEAVE_SECONDS. Java's consumers send it once.
+        """
+        if self.coordinator.node is None:
+            return
+        deadline = time.monotonic() + LEAVE_SECONDS
+        try:
+            for tries in itertools.count():
+                response = await self.coordinator.send(request, deadline, of=of, timeout=LEAVE_SECONDS)
+                reason = errors.for_code(response.error_code) if response.error_code else None
+                if reason is None or not issubclass(reason, MOVED):
+                    return
+                self.coordinator.handle_error(reason)
+                await self.coordinator.back_off(deadline, "the coordinator has moved", reason(), tries)
+        except errors.KafkaError as error:
+            log.debug(
+                "group %s: leaving was not confirmed; the coordinator removes the member at the latest after its "
+                "session timeout: %s",
+                self.group_id,
+                error,
+            )
 
     async def notify_listener(self, method: str, partitions: set[TopicPartition]) -> None:
         """Call a method of the listener in the thread that called the consumer. `raise_listener_error` raises its error
