@@ -67,14 +67,35 @@ async def test_share_state_is_changed_by_current_leaders_only() -> None:
         await states.write(KEY, ShareState(4, 5, start=9))
 
 
-def test_state_write_replaces_overlapping_ranges() -> None:
-    old = [RecordRange(0, 9, DONE, 1), RecordRange(10, 19, FREE, 2)]
-    new = [RecordRange(5, 11, FREE, 0), RecordRange(12, 12, DONE, 3)]
-    assert merge_runs(old, new, 2) == [
-        RecordRange(2, 4, DONE, 1),
-        RecordRange(12, 12, DONE, 3),
-        RecordRange(13, 19, FREE, 2),
-    ]
+def test_state_write_keeps_the_further_state_of_each_record() -> None:
+    old = [RecordRange(0, 9, DONE, 1), RecordRange(10, 19, FREE, 2), RecordRange(30, 39, FREE, 1)]
+    new = [RecordRange(5, 11, FREE, 0), RecordRange(12, 12, DONE, 3), RecordRange(13, 14, FREE, 3)]
+    new += [RecordRange(21, 21, DONE, 1), RecordRange(35, 35, DONE, 1)]
+    assert (
+        merge_runs(old, new, 2)
+        == merge_runs(new, old, 2)
+        == [
+            RecordRange(2, 9, DONE, 1),
+            RecordRange(10, 11, FREE, 2),
+            RecordRange(12, 12, DONE, 3),
+            RecordRange(13, 14, FREE, 3),
+            RecordRange(15, 19, FREE, 2),
+            RecordRange(21, 21, DONE, 1),
+            RecordRange(30, 34, FREE, 1),
+            RecordRange(35, 35, DONE, 1),
+            RecordRange(36, 39, FREE, 1),
+        ]
+    )
+
+
+async def test_state_write_that_arrives_after_a_later_one_sets_nothing_back() -> None:
+    states = coordinator()
+    await states.initialize(KEY, 1, 0)
+    await states.write(KEY, ShareState(1, 0, start=5, done=2, runs=[RecordRange(6, 7, DONE, 2)]))
+    later = states.summary(KEY)
+    delayed = [RecordRange(4, 4, DONE, 1), RecordRange(6, 7, FREE, 1)]
+    await states.write(KEY, ShareState(1, 0, start=3, done=1, runs=delayed))
+    assert states.summary(KEY)._replace(snapshot_epoch=0) == later._replace(snapshot_epoch=0)
 
 
 async def test_persister_retries_a_request_while_the_coordinator_moves() -> None:

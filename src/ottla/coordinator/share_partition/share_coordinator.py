@@ -21,6 +21,7 @@ from ottla.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from ottla.coordinator.runtime.loader import ShardedMap
 from ottla.coordinator.runtime.result import CoordinatorRecord
 from ottla.coordinator.share_partition import share_state_records as records
+from ottla.coordinator.share_partition.share_partition import DONE
 from ottla.coordinator.share_partition.share_state_records import UNINITIALIZED, ShareKey, ShareState
 from ottla.model import SHARE_GROUP_STATE
 
@@ -72,7 +73,8 @@ class ShareCoordinator(CoordinatorRuntime):
         return self._stored.get(key) or ShareState()
 
     async def write(self, key: ShareKey, new: ShareState) -> None:
-        """Change a state. The ranges of records in `new` replace the parts of stored ranges that they cover.
+        """Change a state. The ranges of records in `new` are merged with the stored ones (`merge_runs`), and the start
+        offset of a state epoch never decreases: a write that was delayed in the network may arrive after later ones.
 
         Raises InvalidRequestError if there is no state, and FencedLeaderEpochError or FencedStateEpochError for an
         earlier epoch.
@@ -86,8 +88,11 @@ class ShareCoordinator(CoordinatorRuntime):
         if new.state_epoch < stored.state_epoch:
             raise errors.FencedStateEpochError(f"the state of {key} has epoch {stored.state_epoch}")
         start = stored.start if new.start == UNINITIALIZED else new.start
+        if new.state_epoch == stored.state_epoch:
+            start = max(start, stored.start)
         runs = records.merge_runs(stored.runs, new.runs, start)
-        await self._write(key, new._replace(start=start, runs=runs, snapshot_epoch=stored.snapshot_epoch))
+        done = sum(run.last + 1 - run.first for run in runs if run.state in DONE)
+        await self._write(key, new._replace(start=start, done=done, runs=runs, snapshot_epoch=stored.snapshot_epoch))
 
     def summary(self, key: ShareKey) -> ShareState:
         """Return the state without changing it; an empty one if there is none."""

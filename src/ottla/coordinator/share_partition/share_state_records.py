@@ -6,7 +6,9 @@ but writes only snapshots, so that compaction is enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -67,35 +69,33 @@ def tombstones(key: ShareKey) -> list[CoordinatorRecord]:
     return [CoordinatorRecord(_key(key, number), None) for number in (s.SNAPSHOT_KEY, s.UPDATE_KEY)]
 
 
-def merge_runs(old: Iterable[RecordRange], new: Sequence[RecordRange], start: int) -> list[RecordRange]:
-    """Return the ranges after a write: `new` replaces what it covers, and nothing remains before `start`.
+def merge_runs(old: Iterable[RecordRange], new: Iterable[RecordRange], start: int) -> list[RecordRange]:
+    """Return the ranges after a write: where both cover a record, the one with more deliveries counts, or else the
+    later state. Nothing remains before `start`.
 
-    Available records that were never delivered need no range.
+    So a write that was delayed in the network and arrives after later ones does not set records back, as in Kafka's
+    `PersisterStateBatchCombiner`. Available records that were never delivered need no range.
     """
-    covered: list[tuple[int, int]] = []
-    for run in sorted(new):
-        if covered and covered[-1][1] + 1 >= run.first:
-            covered[-1] = covered[-1][0], run.last
+    runs = sorted((*old, *new))
+    edges = sorted({edge for run in runs for edge in (run.first, run.last + 1)})
+    best: dict[int, RecordRange] = {}
+    for run in runs:
+        begin, end = bisect_left(edges, run.first), bisect_left(edges, run.last + 1)
+        for first, after in pairwise(edges[begin : end + 1]):
+            best[first] = max(best.get(first, run), run, key=_progress)._replace(first=first, last=after - 1)
+    merged: list[RecordRange] = []
+    for run in map(best.__getitem__, sorted(best)):
+        if run.last < start or (run.state is RecordState.AVAILABLE and not run.delivered):
+            continue
+        if merged and (merged[-1].last + 1, *merged[-1][2:]) == (run.first, *run[2:]):
+            merged[-1] = merged[-1]._replace(last=run.last)
         else:
-            covered.append((run.first, run.last))
-    pieces = list(old)
-    for first, last in covered:
-        pieces = [piece for run in pieces for piece in _outside(run, first, last)]
-    return [
-        run._replace(first=max(run.first, start))
-        for run in sorted([*pieces, *new])
-        if run.last >= start and (run.state is not RecordState.AVAILABLE or run.delivered)
-    ]
+            merged.append(run._replace(first=max(run.first, start)))
+    return merged
 
 
-def _outside(run: RecordRange, first: int, last: int) -> Iterator[RecordRange]:
-    if run.last < first or run.first > last:
-        yield run
-        return
-    if run.first < first:
-        yield run._replace(last=first - 1)
-    if run.last > last:
-        yield run._replace(first=last + 1)
+def _progress(run: RecordRange) -> tuple[int, RecordState]:
+    return run.delivered, run.state
 
 
 def read(key: bytes, value: bytes | None, before: Callable[[ShareKey], ShareState | None]) -> Entry | None:
