@@ -7,6 +7,7 @@ import itertools
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Awaitable, Iterable
 from pathlib import Path
@@ -22,12 +23,14 @@ from ottla.net.server.memory_pool import STANDARD_BYTES
 
 @pytest.fixture
 def sends(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What each call of `Connection._send_start` sends."""
+    """What each call of `Connection._send_start` sends in this thread: a fixture of another module may have a broker."""
     sent: list[bytes] = []
     original = Connection._send_start
+    thread = threading.current_thread()
 
     def send_start(connection: Connection, buffers: list[connections.Buffer]) -> None:
-        sent.append(b"".join(buffers))
+        if threading.current_thread() is thread:
+            sent.append(b"".join(buffers))
         original(connection, buffers)
 
     monkeypatch.setattr(Connection, "_send_start", send_start)
