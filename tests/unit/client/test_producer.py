@@ -122,7 +122,7 @@ def test_java_style_send_calls_the_callback_on_the_io_thread(broker: ScriptedBro
         output.append((metadata, error, threading.current_thread() is threading.main_thread()))
         done.set()
 
-    with producer(broker) as p:
+    with producer(broker, linger_ms=100) as p:  # send() returns before the batch is sent
         p.send(ProducerRecord("t", b"v"), callback)
         assert done.wait(10)
     ((metadata, error, on_main_thread),) = output
