@@ -466,7 +466,7 @@ class StaleBrokerEpochError(KafkaError, code=77):
 
 
 class OffsetNotAvailableError(KafkaError, code=78, retriable=True, refresh_metadata=True):
-    """The leader does not know its high watermark yet, because it was elected recently."""
+    """The high watermark has not caught up yet, because the leader was elected recently."""
 
 
 class MemberIdRequiredError(KafkaError, code=79):

@@ -298,8 +298,7 @@ class ClientConfig(TlsConfig, OAuthLoginConfig, subject="client", no_effect=NO_E
     metrics_sample_window_ms: Final = Option(
         30_000,
         integer(0),
-        "Length in milliseconds of each of the metrics.num.samples samples over which rates, averages and maxima are"
-        " computed.",
+        "Length in milliseconds of a sample. Rates, averages and maxima are computed over metrics.num.samples samples.",
     )
     metrics_recording_level: Final = Option(
         "INFO",

@@ -17,7 +17,7 @@ POLICIES: Final = {
 }
 """Java's replication policies and their equivalents."""
 CONNECT: Final = "it belongs to Kafka Connect, on which this tool does not run"
-NO_EFFECT: Final = {
+NO_EFFECT: Final = {  # with the reasons; a name that ends with a dot is a prefix
     "tasks.max": "one process copies all partitions of a flow",
     "config.storage.": CONNECT,
     "status.storage.": CONNECT,

@@ -91,8 +91,9 @@ class OAuthCheckConfig(Config):
     sasl_oauthbearer_jwks_endpoint_refresh_ms: Final = Option(
         3_600_000,
         integer(0),
-        "Age in milliseconds of the keys above which the next token starts a refresh in the background; until it "
-        "succeeds, the previous keys are used. No effect without sasl.oauthbearer.jwks.endpoint.url.",
+        "Time in milliseconds after the last refresh of the keys, successful or not, after which the next token starts "
+        "another one in the background. Until one succeeds, the previous keys are used. No effect without "
+        "sasl.oauthbearer.jwks.endpoint.url.",
     )
     sasl_oauthbearer_expected_audience: Final = Option[tuple[str, ...]](
         (),

@@ -507,7 +507,7 @@ class Partition:
     def maybe_advance_high_watermark(self, gained: int) -> None:
         """Advance the high watermark as far as possible, and complete the requests that wait for it.
 
-        Do nothing if this broker does not lead. `gained`: number of bytes that were appended.
+        Do nothing if this broker does not lead. `gained`: number of bytes that were appended; 0 after another change.
         """
         if not self.leads:
             return

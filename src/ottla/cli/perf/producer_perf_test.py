@@ -152,7 +152,10 @@ COMMAND = Command(
             Option(
                 "--record-size BYTES", "size in bytes of each record's value, which consists of random letters", int
             ),
-            Option("--payload-file FILE", "text file (UTF-8) whose parts are sent in random order, with repetitions"),
+            Option(
+                "--payload-file FILE",
+                "text file (UTF-8) whose lines, or parts (--payload-delimiter), are sent in random order",
+            ),
             Flag("--payload-monotonic", "send the numbers 0, 1, 2… as values"),
         ),
         Option(

@@ -396,7 +396,12 @@ COMMAND = Command(
         ),
         Flag("--index-sanity-check", "only check offset and time indexes, as a broker does when it starts"),
         Flag("--verify-index-only", "only print differences between offset and time indexes and their log"),
-        Option("--max-bytes N", "maximum number of bytes to read from each .log file", int, default=(1 << 31) - 1),
+        Option(
+            "--max-bytes N",
+            "maximum number of bytes to print of each .log and .checkpoint file",
+            int,
+            default=(1 << 31) - 1,
+        ),
         Option(
             "--max-message-size N", "no effect; accepted because Kafka's tool has it", int, default=MAX_MESSAGE_BYTES
         ),

@@ -213,9 +213,7 @@ class ClientOptions(TypedDict, total=False):
     """Number of samples, each as long as metrics.sample.window.ms, over which rates, averages and maxima are computed.
     """
     metrics_sample_window_ms: int
-    """Length in milliseconds of each of the metrics.num.samples samples over which rates, averages and maxima are
-    computed.
-    """
+    """Length in milliseconds of a sample. Rates, averages and maxima are computed over metrics.num.samples samples."""
     metrics_recording_level: str
     """Most detailed level of metrics that are recorded: INFO, DEBUG or TRACE. The metrics of the clients are all INFO,
     so DEBUG and TRACE add none.

@@ -231,8 +231,8 @@ class ServerLogConfig(Config):
     log_cleaner_delete_retention_ms = Option(
         DAY_MS,
         integer(0),
-        "Minimum time in milliseconds for which tombstones of compacted topics remain after the first compaction that "
-        "has read them, so that consumers can read them, too.",
+        "Minimum time in milliseconds for which tombstones of compacted topics remain after they are first compacted, "
+        "so that slow consumers still see them, unless a later record replaces them.",
     )
     log_cleaner_min_compaction_lag_ms = Option(
         0, integer(0), "Minimum age in milliseconds of a record before it is compacted."

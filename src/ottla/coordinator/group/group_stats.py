@@ -29,7 +29,7 @@ class RebalanceStats:
 
 class GroupStats:
     """Counts the offsets and rebalances for which this broker has appended records. Offsets in transactions count when
-    they are appended, also if the transaction is aborted later.
+    they are appended, even if the transaction is aborted later.
     """
 
     __slots__ = (

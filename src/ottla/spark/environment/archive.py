@@ -128,10 +128,12 @@ _EXTRA: Final = re.compile(r"extra\s*==\s*['\"](?P<name>[^'\"]+)")
 
 
 def _required(package: Distribution, extras: Iterable[str]) -> Iterator[Required]:
-    """Yield the requirements of a distribution with these extras. Other markers are ignored."""
+    """Yield the requirements of a distribution with these extras, even if another marker, such as `python_version`,
+    excludes them here.
+    """
     for text in package.requires or ():
-        requirement, extra = _REQUIREMENT.match(text), _EXTRA.search(text)
-        if requirement is not None and (extra is None or extra["name"] in extras):
+        requirement, needed = _REQUIREMENT.match(text), _EXTRA.findall(text)
+        if requirement is not None and (not needed or not set(needed).isdisjoint(extras)):
             own_extras = (requirement["extras"] or "").split(",")
             yield Required(_plain(requirement["name"]), tuple(sorted(filter(None, map(str.strip, own_extras)))))
 
