@@ -62,9 +62,11 @@ class SchemaRegistry:
     # Schemas
 
     async def register(self, request: StoredSchema, *, normalize: bool = False) -> StoredSchema:
-        """Register a schema, and return its version, which may already exist; then it is returned in any mode.
-        `request.id` of a new version is 0, except in mode IMPORT, which requires an id. `request.version` is 0 for the
-        next version.
+        """Register a schema, and return its version. If the subject already has the schema, that version is returned,
+        even in a read-only mode, provided that `request.version` is 0 and `request.id` is 0 or the id of that version.
+
+        For a new version, `request.id` must be 0, except in mode IMPORT, which requires an id; with `request.version`
+        0, it gets the next number.
         """
         return await self._change(lambda: self._registration(request, normalize=normalize))
 

@@ -96,7 +96,9 @@ class MirrorProperties:
         return {k.removeprefix(prefix): v for k, v in self._properties.items() if k.startswith(prefix)}
 
     def _config(self, name: FlowName) -> MirrorConfig:
-        """Return the options of a flow. The alias of the target may precede the options of Connect's workers."""
+        """Return the options of a flow. The names of the options of Connect's workers may begin with the alias of the
+        target, such as `B.offset.storage.topic`.
+        """
         top = {k: v for k, v in self._properties.items() if k in MirrorConfig.options and k != "enabled"}
         of_target = {k: v for k, v in self._with_prefix(f"{name.target}.").items() if k.startswith(WORKER)}
         own = {k: v for k, v in self._with_prefix(f"{name}.").items() if not k.startswith((*ROLE_PREFIXES, *ENDS))}

@@ -124,7 +124,9 @@ class Table(Protocol):
 
 
 class PartitionField(NamedTuple):
-    """A partition column: its name, the column that it is computed from, and the transform of an Arrow array."""
+    """A partition column: its name, the column that it is computed from, and the function that computes its values
+    from an Arrow array of that column.
+    """
 
     name: str
     source: str

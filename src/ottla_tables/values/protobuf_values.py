@@ -1,7 +1,8 @@
-"""Columns of Protobuf messages, parsed by Google's library with the descriptors that protoc makes of their schemas.
+"""Columns of Protobuf messages, parsed by Google's library with the descriptor that protoc generates from the latest
+schema.
 
-The columns are the fields of the first message type of the latest schema. Fields are identified by their numbers, so
-messages of earlier and later versions can be parsed with the latest schema as well.
+The columns are the fields of the first message type in that schema. Fields are identified by their numbers, so messages
+of other versions can be parsed with it, too.
 """
 
 from __future__ import annotations

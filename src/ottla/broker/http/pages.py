@@ -91,8 +91,8 @@ async def readiness(request: HttpRequest) -> Page:
     """Return 200 if the broker serves clients: it is running, is registered, can use its metadata store, and all log
     directories are online; otherwise 503 with the reasons.
 
-    With `?isr=1` it must also lead no under-replicated partition. A rolling upgrade checks this before it restarts the
-    next broker.
+    With `?isr=1` it must also lead no under-replicated partition. In a rolling upgrade, wait for this before
+    the next broker is restarted.
     """
     broker = request.node.monitored
     problems = (

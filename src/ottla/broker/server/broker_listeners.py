@@ -30,7 +30,7 @@ class BrokerListeners(list[Listener]):
     """The listeners of a broker, and the limits of their connections. Not thread-safe: event loop only."""
 
     def __init__(self, memory: MemoryPool) -> None:
-        """`memory`: the memory of requests of all listeners."""
+        """`memory`: the memory pool that the requests of all listeners share."""
         super().__init__()
         self._memory = memory
         self.quotas = ConnectionQuotas()

@@ -69,7 +69,7 @@ class ZNode(NamedTuple):
     version: int
     created: int = 0
     modified: int = 0
-    """The zxid of the last change of the znode; 0 in SQLite, which does not count changes."""
+    """The zxid of the last change of the znode; 0 in SQLite, which stores no such number."""
 
 
 class Create(NamedTuple):

@@ -6,7 +6,7 @@ from ottla.broker.monitoring.metric import Samples, Source
 from ottla.broker.monitoring.scrape import Scrape, is_at_min_isr, is_under_min_isr, is_under_replicated
 
 FETCHER = "Replica"
-"""The value of the label `clientId` of replica fetchers, as in Kafka."""
+"""The value of the label `clientId` of replica fetchers: that of Kafka's ReplicaFetcherManager."""
 
 
 def per_topic(name: str) -> Source:
