@@ -63,8 +63,9 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
     )
     profile = Option(
         "--profile NAME",
-        "profile with the connection to use (default: OTTLA_PROFILE, or else the one that `default` in the file names). "
-        "Profiles are in the file that OTTLA_CONFIG names, or else in ottla/config.toml in XDG_CONFIG_HOME (~/.config)",
+        "profile with the connection to use (default: OTTLA_PROFILE, or else the one that `default` in the file "
+        "names). Profiles are in the file that OTTLA_CONFIG names, or else in ottla/config.toml in XDG_CONFIG_HOME "
+        "(~/.config)",
     )
     return _Connection(*servers, required=required), file, profile
 
