@@ -18,7 +18,17 @@ from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.properties import parse
 
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS.parent / "examples").rglob("*.md"))]
-RUN = ("admin", "asyncio", "clients", "consumer", "metrics", "producer", "share-consumer", "from-kafka-python")
+RUN = (
+    "admin",
+    "asyncio",
+    "clients",
+    "consumer",
+    "metrics",
+    "producer",
+    "share-consumer",
+    "from-confluent-kafka",
+    "from-kafka-python",
+)
 TESTED_ELSEWHERE = {
     "README": "tests/interop/clients/test_examples.py and tests/spark/test_first_use.py",
     "index": "tests/unit/docs/test_tutorial.py",

@@ -14,7 +14,14 @@ from ottla.cluster.interbroker.membership_proof import MEMBER
 from ottla.logs import RateLimitFilter
 from ottla.model import ACLOperation
 from ottla.net.server.connection import USER, Connection
-from ottla.security.acl import ANY_CONNECTION, CLUSTER_NAME, ResourceType, allowing_command
+from ottla.security.acl import (
+    ANY_CONNECTION,
+    CLUSTER_NAME,
+    PLACEHOLDER,
+    ResourceType,
+    allowing_command,
+    producer_command,
+)
 from ottla.security.authorizer import AuthorizableClient
 
 log = logging.getLogger("ottla.authorizer")
@@ -209,6 +216,8 @@ class RequestContext:
         client = self.client
         connection = self._tool_connection()
         command = allowing_command(client.principal, operation, kind, name, connection)
+        if operation is ACLOperation.IDEMPOTENT_WRITE:  # WRITE on any topic is enough
+            command = f"{producer_command(client.principal, PLACEHOLDER, connection)} (or {command})"
         log.info(
             "Denied %s on %s %s to %s from %s; to allow it: %s",
             operation.name,
@@ -218,7 +227,7 @@ class RequestContext:
             command,
         )
         # without the name: a client that names a topic by its id must not learn the name from the error
-        general = allowing_command(client.principal, operation, kind, "NAME", connection)
+        general = allowing_command(client.principal, operation, kind, PLACEHOLDER, connection)
         return AUTHORIZATION_ERRORS[kind](
             f"{client.principal} is not authorized: {operation.name} on {kind.name} is required ({general})"
         )

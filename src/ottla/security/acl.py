@@ -174,6 +174,8 @@ OPTIONS: Final = {
     ResourceType.USER: "--user-principal",
 }
 """The options of `ottla acls` that name a resource."""
+PLACEHOLDER: Final = "NAME"
+"""The placeholder for a resource's name that is not known or must not be revealed."""
 ANY_CONNECTION: Final = ("--bootstrap-server", "HOST:PORT", "--command-config", "FILE")
 """The connection option of `ottla acls`, with a placeholder for an address that is not known."""
 
@@ -185,9 +187,25 @@ def allowing_command(
 
     `connection`: the options with which the command connects to the cluster.
     """
+    resource = [OPTIONS[kind]] if kind is ResourceType.CLUSTER else [OPTIONS[kind], name]
+    return _command(connection, principal, "--operation", operation.name.title().replace("_", ""), *resource)
+
+
+def producer_command(principal: str, topic: str, connection: Sequence[str] = ANY_CONNECTION) -> str:
+    """Return the `ottla acls` command that lets a principal write to a topic, also as an idempotent producer."""
+    return _command(connection, principal, "--producer", OPTIONS[ResourceType.TOPIC], topic)
+
+
+def _command(connection: Sequence[str], principal: str, *acl: str) -> str:
     import shlex  # only denials need it
 
-    resource = [OPTIONS[kind]] if kind is ResourceType.CLUSTER else [OPTIONS[kind], name]
-    words = operation.name.title().replace("_", "")
-    acl = ["--add", "--allow-principal", principal, "--operation", words, *resource]
-    return shlex.join(["ottla", "acls", *connection, *acl])
+    return shlex.join(["ottla", "acls", *connection, "--add", "--allow-principal", principal, *acl])
+
+
+def with_name(message: str, name: str) -> str:
+    """Return a broker's message about a denied operation with the name of the resource in its `ottla acls` command.
+    The broker does not insert it, because a client that names a topic by its id must not learn the topic's name.
+    """
+    import shlex
+
+    return message.replace(f" {PLACEHOLDER})", f" {shlex.quote(name)})")

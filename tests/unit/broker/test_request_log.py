@@ -52,7 +52,8 @@ def test_denied_operation_is_logged_with_principal_host_operation_and_resource(
     with Broker(DENYING) as broker, KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
         for _ in range(20):
             with pytest.raises(
-                TopicAuthorizationFailedError, match="User:ANONYMOUS is not authorized: CREATE on TOPIC is required"
+                TopicAuthorizationFailedError,
+                match=r"User:ANONYMOUS is not authorized: CREATE on TOPIC is required .* --topic t\)$",
             ):
                 admin.create_topics([NewTopic("t", 1, 1)])
         connection = f"--bootstrap-server {broker.bootstrap_servers}"

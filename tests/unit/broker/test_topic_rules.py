@@ -44,6 +44,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.security.acl import ACL, ACLPermissionType, ResourceType
@@ -502,6 +503,19 @@ def test_denial_is_logged_with_principal_operation_and_resource(
             f"ottla acls --bootstrap-server {str(client.node.endpoints[0]).removeprefix('PLAINTEXT://')} "
             f"--add --allow-principal User:{ALICE} --operation Write --topic secret"
         ]
+
+    with_authorizer(test, tmp_path)
+
+
+def test_denied_producer_id_log_suggests_write_on_a_topic(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(client: BrokerClient) -> None:
+        allow_only(client)
+        with caplog.at_level("INFO", "ottla.authorizer"):
+            await client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000), 4)
+        (line,) = [record.message for record in caplog.records if record.name == "ottla.authorizer"]
+        assert line.startswith(f"Denied IDEMPOTENT_WRITE on CLUSTER kafka-cluster to User:{ALICE}")
+        assert f"--add --allow-principal User:{ALICE} --producer --topic NAME (or ottla acls " in line
+        assert line.endswith("--operation IdempotentWrite --cluster)")
 
     with_authorizer(test, tmp_path)
 

@@ -63,8 +63,13 @@ def test_failed_start_names_the_brokers_that_run(tmp_path: Path, monkeypatch: py
     cluster = create_cluster(tmp_path)
     monkeypatch.setattr(daemon, "start", start_and_fail)
     monkeypatch.setattr(LocalCluster, "is_running", lambda _self, broker: broker.id in (1, 2))
-    with pytest.raises(StartupError, match=r"broker 0 did not start: .*cannot bind .*; brokers 1, 2 run: .*down"):
+    with pytest.raises(
+        StartupError, match=r"broker 0 did not start: .*cannot bind .*; brokers 1, 2 run: .*down"
+    ) as error:
         cluster.start(*cluster.brokers)
+    assert "then run `ottla cluster up` again (for other ports: with --base-port PORT and another --dir)" in str(
+        error.value
+    )
 
 
 def test_damaged_cluster_file_is_named_in_the_error(tmp_path: Path) -> None:

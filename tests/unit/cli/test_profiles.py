@@ -61,6 +61,16 @@ def test_connection_is_empty_without_file_and_environment(tmp_path: Path) -> Non
     assert profiles.configs(None, environment) == {}
 
 
+def test_missing_bootstrap_server_error_names_the_environment_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OTTLA_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.delenv("OTTLA_BOOTSTRAP_SERVERS", raising=False)
+    with pytest.raises(SystemExit):
+        main(["topics", "--list"])
+    assert "is required, or OTTLA_BOOTSTRAP_SERVERS in the environment" in capsys.readouterr().err
+
+
 def test_command_line_takes_precedence_over_profile_and_environment(
     ottla_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ottla import Broker, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from ottla.cli.framework.signals import GraceExpired, heeded_signals, stopping
+from ottla.cli.framework.signals import GraceExpired, Terminated, heeded_signals, stopping, terminating
 from ottla.cli.main import main
 
 TERMINATING_SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
@@ -109,6 +109,20 @@ def test_second_signal_interrupts_unless_it_is_a_copy_of_the_first(monkeypatch: 
             signal.raise_signal(signal.SIGINT)
         now += 1
         with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_copy_of_a_signal_does_not_interrupt_the_closing_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with terminating():
+        with pytest.raises(Terminated):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # as `timeout` does
+        with pytest.raises(Terminated):
+            signal.raise_signal(signal.SIGHUP)
+        now += 1
+        with pytest.raises(Terminated):
             signal.raise_signal(signal.SIGTERM)
 
 

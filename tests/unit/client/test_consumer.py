@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import time
@@ -17,6 +18,7 @@ from tests.unit.client.scripted import DROP, SILENCE, ScriptedBroker
 from ottla import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition, aio
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.fetch import fetch_buffer
+from ottla.client.consumer.group import classic_membership
 from ottla.errors import (
     CommitFailedError,
     ConfigurationError,
@@ -567,6 +569,18 @@ def test_member_id_required_makes_a_new_member_join_twice(broker: ScriptedBroker
         c.subscribe(["t"])
         poll_until(c, lambda: bool(c.assignment()))
     assert [r.member_id for r in broker.requests_of(JoinGroupRequest)] == ["", "given"]
+
+
+def test_join_that_waits_for_other_members_is_logged_once(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(classic_membership, "SLOW_JOIN_SECONDS", 0.05)
+    caplog.set_level(logging.INFO, "ottla.client")
+    broker.on(JoinGroupRequest, lambda _: SILENCE)
+    with consumer(broker, "t", group_id="g") as c:
+        poll_until(c, lambda: "group g: waiting for the other members to rejoin" in caplog.text)
+        c.poll(timeout_ms=150)
+    assert caplog.text.count("waiting for the other members") == 1
 
 
 def test_poll_returns_at_its_timeout_during_a_join(broker: ScriptedBroker) -> None:

@@ -14,6 +14,7 @@ from tests.unit.client.scripted import SILENCE, ScriptedBroker
 
 from ottla import KafkaConsumer, TopicPartition, aio
 from ottla.client.consumer.fetch import topic_errors
+from ottla.client.core.coordinator import group_error
 from ottla.errors import (
     GroupAuthorizationFailedError,
     InvalidTopicError,
@@ -319,6 +320,11 @@ def test_group_authorization_error_names_the_group(broker: ScriptedBroker, reque
         pytest.raises(GroupAuthorizationFailedError, match="my-group"),
     ):
         poll_until(c, lambda: False)
+
+
+def test_group_authorization_error_has_the_command_of_the_broker_with_the_group() -> None:
+    message = "READ on GROUP is required (ottla acls --group NAME)"
+    assert str(group_error(GROUP_UNAUTHORIZED, "my-group", message)).endswith("acls --group my-group)")
 
 
 def test_group_authorization_error_of_the_consumer_protocol_names_the_group(broker: ScriptedBroker) -> None:

@@ -17,6 +17,7 @@ from ottla import Broker, KafkaProducer, ProducerRecord
 from ottla.client.producer.partitioner import partition_for_key
 from ottla.errors import (
     BufferExhaustedError,
+    ClusterAuthorizationFailedError,
     ConfigurationError,
     IllegalStateError,
     InvalidTopicError,
@@ -27,6 +28,7 @@ from ottla.errors import (
     TopicAuthorizationFailedError,
 )
 from ottla.net.client.channel import Channel
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from ottla.protocol.messages.produce import (
     ProduceRequest,
@@ -163,6 +165,24 @@ def test_fatal_produce_error_fails_the_record(broker: ScriptedBroker) -> None:
         with pytest.raises(TopicAuthorizationFailedError):
             p.send("t", b"v").get(10)
         assert p.send("t", b"v").get(10).offset == 0
+
+
+def test_denied_produce_error_has_a_command_with_the_topic(broker: ScriptedBroker) -> None:
+    denied = failure(TopicAuthorizationFailedError.code or 0)
+    denied.responses[0].partition_responses[0].error_message = "WRITE on TOPIC is required (ottla acls --topic NAME)"
+    broker.on(ProduceRequest, lambda _: denied)
+    with producer(broker) as p, pytest.raises(TopicAuthorizationFailedError, match=r"acls --topic t\)$"):
+        p.send("t", b"v").get(10)
+
+
+def test_denied_producer_id_error_has_a_command_with_the_topic(broker: ScriptedBroker) -> None:
+    denied = InitProducerIdResponse(error_code=ClusterAuthorizationFailedError.code or 0)
+    broker.on(InitProducerIdRequest, lambda _: denied)
+    with (
+        producer(broker) as p,
+        pytest.raises(ClusterAuthorizationFailedError, match=r"not write to any topic: .* --producer --topic t \("),
+    ):
+        p.send("t", b"v").get(10)
 
 
 def test_retriable_produce_error_is_retried_with_the_same_sequence(broker: ScriptedBroker) -> None:

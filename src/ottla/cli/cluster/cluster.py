@@ -4,7 +4,7 @@ has ended.
     ottla cluster up                 three brokers on 9092, 9093 and 9094
     ottla cluster up --zookeeper     the same with ZooKeeper on 127.0.0.1:2181, Kafka's classic layout
     ottla cluster status             processes, controller, under-replicated and offline partitions
-    ottla cluster kill 1             as in a crash; --signal STOP pauses a broker, CONT resumes it
+    ottla cluster kill 1             as in a crash; --signal TERM is a controlled shutdown, STOP pauses, CONT resumes
     ottla cluster start 1            start it again
     ottla cluster add --rack b       one more broker
     ottla cluster down               controlled shutdown; the data stays, and `up` continues with it
@@ -241,7 +241,10 @@ COMMAND = Command(
                 _DIR,
                 _ID,
                 Option(
-                    "--signal", "signal to send, by name or number: KILL, TERM, STOP, CONT …", _signal, default="KILL"
+                    "--signal",
+                    "signal to send, by name or number: KILL (a crash), TERM (a controlled shutdown), STOP, CONT …",
+                    _signal,
+                    default="KILL",
                 ),
             ),
         ),

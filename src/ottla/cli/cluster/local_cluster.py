@@ -241,15 +241,19 @@ class LocalCluster:
                 try:
                     self._wait_until_ready(broker, positions[broker.id], deadline)
                 except StartupError as error:
-                    raise StartupError(f"{error}{self._others_that_run(broker)}") from None
+                    raise StartupError(f"{error}{self._next_steps(broker, str(error))}") from None
 
-    def _others_that_run(self, broker: Broker) -> str:
-        """Return a hint that names the other running brokers, for the error of this one; empty if there are none."""
+    def _next_steps(self, broker: Broker, reason: str) -> str:
+        """Return what to do after the reason for a failed start is removed, for the error of this broker. It names the
+        other brokers that run, if there are any.
+        """
+        other_ports = " (for other ports: with --base-port PORT and another --dir)" if "cannot bind" in reason else ""
+        steps = f"; then run `ottla cluster up` again{other_ports}"
         others = [other.id for other in self.brokers if other is not broker and self.is_running(other)]
         if not others:
-            return ""
+            return steps
         running = f"broker {others[0]} runs" if len(others) == 1 else f"brokers {', '.join(map(str, others))} run"
-        return f"; {running}: `ottla cluster up` starts the rest, `ottla cluster down` stops all"
+        return f"{steps}; {running}: `ottla cluster down` stops all"
 
     def _wait_until_ready(self, broker: Broker, position: int, deadline: float) -> None:
         while True:

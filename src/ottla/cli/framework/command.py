@@ -73,6 +73,8 @@ class CommandParser(argparse.ArgumentParser):
             message = f"unrecognized arguments: {', '.join(unknown)}"
         elif (invalid := _INVALID_CHOICE.fullmatch(message)) is not None:
             message += _nearest(invalid["word"], _QUOTED.findall(invalid["choices"]))
+        elif message.startswith("one of the arguments --bootstrap-server"):
+            message += ", or OTTLA_BOOTSTRAP_SERVERS in the environment"
         super().error(message)
 
     def _unknown_options(self) -> Iterator[str]:

@@ -36,7 +36,8 @@ def connection(*old_names: str, required: bool = True, zookeeper: bool = False, 
     servers = [
         Option(
             ", ".join(("--bootstrap-server", "--bootstrap-servers", *old_names)) + " HOST:PORT[,…]",
-            "addresses of brokers to connect to, separated by commas; one is enough, the others are discovered",
+            "addresses of brokers to connect to, separated by commas; one is enough, the others are discovered "
+            "(default: OTTLA_BOOTSTRAP_SERVERS in the environment)",
             action=_Servers,
         )
     ]

@@ -118,11 +118,17 @@ def stopping(start: Callable[[], None], grace_seconds: float | None = None) -> I
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """Context manager: raise Terminated on SIGTERM and SIGHUP within the block, unless the process ignores them. It has
-    no effect outside the main thread.
+    """Context manager: raise Terminated on SIGTERM and SIGHUP within the block, unless the process ignores them. A copy
+    of the first signal (REPEATED_SECONDS) has no effect. Outside the main thread, no signal has.
     """
+    first: tuple[int, float] | None = None
 
     def terminate(number: int, _frame: FrameType | None) -> None:
+        nonlocal first
+        now = time.monotonic()
+        if first is not None and number == first[0] and now - first[1] < REPEATED_SECONDS:
+            return
+        first = first or (number, now)
         raise Terminated(number)
 
     in_main = threading.current_thread() is threading.main_thread()

@@ -31,6 +31,7 @@ from ottla.protocol.message import Request
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.security.acl import with_name
 
 log = logging.getLogger("ottla.client")
 
@@ -491,12 +492,20 @@ def distinct(keys: Iterable[K]) -> list[K]:
     return [cast(K, keys)] if isinstance(keys, str) else list(dict.fromkeys(keys))
 
 
-def failure(code: int, name: object, message: str | None = None) -> errors.KafkaError | None:
-    """Return the error of a code, with a message that contains `name`; None for code 0."""
+def failure(
+    code: int, name: object, message: str | None = None, resource: str | None = None
+) -> errors.KafkaError | None:
+    """Return the error of a code, with a message that contains `name`; None for code 0.
+
+    `resource`: the name of the resource for which an operation may have been denied (default: `name`).
+    """
     if not code:
         return None
     error = errors.for_code(code)
+    resource = resource or (name if isinstance(name, str) else None)
     text = message or (error.__doc__ or "").strip()
+    if resource:
+        text = with_name(text, resource)
     is_named = name == "" or f"'{name}'" in text  # the defaults of all brokers have no name
     return error(text if is_named else f"{name}: {text}")
 
@@ -518,7 +527,7 @@ def results(
     for item in items:
         name = key(item)
         label = name if topic is None else f"{topic}-{name}"
-        error = failure(item.error_code, label, getattr(item, "error_message", None))
+        error = failure(item.error_code, label, getattr(item, "error_message", None), topic)
         outcomes[name] = error if error is not None or value is None else value(item)
     return outcomes
 

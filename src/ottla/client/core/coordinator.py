@@ -15,7 +15,7 @@ from ottla.client.core.metadata import Metadata
 from ottla.model import ACLOperation
 from ottla.protocol.message import Request, Response
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.security.acl import ResourceType, allowing_command
+from ottla.security.acl import ResourceType, allowing_command, with_name
 
 log = logging.getLogger("ottla.client")
 
@@ -36,12 +36,13 @@ TRANSACTION: Final = 1
 
 def group_error(code: int, group_id: str, message: str | None = None) -> errors.KafkaError:
     """Return the exception for an error code. The message of a GroupAuthorizationFailedError contains the group,
-    unlike the broker's message.
+    which the broker's message does not.
     """
     error = errors.for_code(code)
     if issubclass(error, errors.GroupAuthorizationFailedError):
         command = allowing_command("User:NAME", ACLOperation.READ, ResourceType.GROUP, group_id)
-        return error(f"group {group_id!r}: {message or f'{error.__doc__} To allow it: {command}'}")
+        text = with_name(message, group_id) if message else f"{error.__doc__} To allow it: {command}"
+        return error(f"group {group_id!r}: {text}")
     return error(message)
 
 

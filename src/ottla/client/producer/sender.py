@@ -32,6 +32,7 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from ottla.security.acl import PLACEHOLDER, producer_command, with_name
 
 log = logging.getLogger("ottla.client")
 
@@ -193,6 +194,8 @@ class Sender:
             await self.transactions.get_producer_id()
         except KafkaError as error:
             if not error.retriable and error.code is not None:
+                if isinstance(error, errors.ClusterAuthorizationFailedError):
+                    error = self._no_topic_is_writable()
                 log.debug(
                     "Cannot get a producer id; failing all queued batches (client.id=%s): %s",
                     self.connections.client_id,
@@ -207,6 +210,15 @@ class Sender:
                     error,
                 )
             await asyncio.sleep(ID_RETRY_SECONDS)
+
+    def _no_topic_is_writable(self) -> errors.ClusterAuthorizationFailedError:
+        """Return the error of a producer that gets no producer id, with the command that allows it to write."""
+        topic = min((batch.tp.topic for batch in self.accumulator.pending()), default=PLACEHOLDER)
+        return errors.ClusterAuthorizationFailedError(
+            "The principal may not write to any topic: an idempotent producer requires WRITE on its topic, or "
+            f"IDEMPOTENT_WRITE on the cluster. To allow it: {producer_command('User:NAME', topic)} (the broker's log "
+            "has the principal)"
+        )
 
     # Nodes
 
@@ -354,7 +366,9 @@ class Sender:
         if not answer.error_code or answer.error_code == errors.DuplicateSequenceNumberError.code:
             self._succeed(batch, answer.base_offset, answer.log_append_time_ms)
             return
-        error = errors.for_code(answer.error_code)(answer.error_message)
+        error = errors.for_code(answer.error_code)(
+            with_name(answer.error_message, batch.tp.topic) if answer.error_message else None
+        )
         if isinstance(error, errors.MessageTooLargeError) and batch.count > 1:
             parts = self.accumulator.split(batch)
             self.metrics.record_split()

@@ -40,7 +40,10 @@ log = logging.getLogger("ottla.client")
 PROTOCOL: Final = "consumer"
 JOIN_MARGIN: Final = 5.0
 """Seconds that JoinGroup and SyncGroup may take in addition to the rebalance timeout, which is max.poll.interval.ms."""
-
+SLOW_JOIN_SECONDS: Final = 5.0
+"""Time in seconds without a response to JoinGroup after which the member logs what it waits for. A new group takes
+group.initial.rebalance.delay.ms, which is 3 s in Kafka.
+"""
 HOLD_SECONDS: Final = 0.5
 """Maximum time in seconds for which close() waits for a rebalance to complete. Without waiting, the last automatic
 commit would be rejected, and the records since the previous one would be read twice.
@@ -254,7 +257,11 @@ class ClassicMembership(Membership):
             reason=self._reason[:MAX_REASON] or None,
         )
         began = time.monotonic()
-        response = await self.coordinator.send(request, deadline, timeout=rebalance_timeout / 1000 + JOIN_MARGIN)
+        notice = asyncio.get_running_loop().call_later(SLOW_JOIN_SECONDS, self._log_slow_join)
+        try:
+            response = await self.coordinator.send(request, deadline, timeout=rebalance_timeout / 1000 + JOIN_MARGIN)
+        finally:
+            notice.cancel()
         self.metrics.joins.record((time.monotonic() - began) * 1000)
         if response.error_code:
             error = errors.for_code(response.error_code)
@@ -265,6 +272,14 @@ class ClassicMembership(Membership):
         self.generation = response.generation_id
         self._reason = ""
         return response
+
+    def _log_slow_join(self) -> None:
+        if self.coordinator.node is not None:  # otherwise the search for the coordinator takes long, which is logged
+            log.info(
+                "group %s: waiting for the other members to rejoin; one that died is removed after its "
+                "session.timeout.ms",
+                self.group_id,
+            )
 
     def _subscription(self, assignor: Assignor, topics: frozenset[str]) -> bytes:
         owned = sorted(self.subscription.partitions)
