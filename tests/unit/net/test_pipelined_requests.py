@@ -23,7 +23,7 @@ from ottla.net.server.memory_pool import STANDARD_BYTES
 
 @pytest.fixture
 def sends(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What each call of `Connection._send_start` sends in this thread: a fixture of another module may have a broker."""
+    """What each `Connection._send_start` sends in this thread: a fixture of another module may have a broker."""
     sent: list[bytes] = []
     original = Connection._send_start
     thread = threading.current_thread()
