@@ -31,6 +31,11 @@ def canonical(text: str) -> str | None:
     return ":".join(f"{group:x}" for group in struct.unpack(">8H", packed)) + percent + scope
 
 
+def host_and_port(host: str, port: int) -> str:
+    """Return `host:port`, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Return whether a host is a loopback address or localhost."""
     address = canonical(host)

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ottla import addresses
 from ottla.broker.monitoring.observed_node import ObservedNode
 from ottla.config.broker.broker_config import BrokerConfig
 from ottla.config.broker.listener_config import Endpoint
@@ -85,8 +86,7 @@ class HttpListener:
         if self.url is not None:
             log.info("The HTTP listener is serving at %s", self.url)
             return
-        host = self._endpoint.host
-        address = f"{f'[{host}]' if ':' in host else host}:{self._endpoint.port}"
+        address = addresses.host_and_port(self._endpoint.host, self._endpoint.port)
         log.warning(
             "The HTTP listener cannot bind %s: %s. The broker runs without metrics and health checks over HTTP; set "
             "ottla.http.listener to another address.",

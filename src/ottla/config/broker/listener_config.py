@@ -36,8 +36,7 @@ class Endpoint(NamedTuple):
     protocol: str = "PLAINTEXT"
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{addresses.host_and_port(self.host, self.port)}"
 
 
 class HttpEndpoint(Endpoint):

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla import errors
+from ottla.addresses import host_and_port
 from ottla.client.consumer.subscription import Subscription
 from ottla.client.core.metadata import Cluster, Metadata, error_text
 from ottla.config.client import ClientConfig
@@ -108,8 +109,7 @@ class TopicErrors:
     def _creating_command(self, topic: str) -> str:
         import shlex  # only this warning needs it
 
-        host, port = self._config.bootstrap_servers[0]
-        connection = ["--bootstrap-server", f"{f'[{host}]' if ':' in host else host}:{port}"]
+        connection = ["--bootstrap-server", host_and_port(*self._config.bootstrap_servers[0])]
         if self._config.security_protocol != "PLAINTEXT":
             connection += ["--command-config", "FILE"]
         return shlex.join(["ottla", "topics", *connection, "--create", "--topic", topic])
